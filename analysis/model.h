@@ -1,0 +1,108 @@
+/* model.h - a decoder-only transformer in one canonical form.
+ * The loader turns every known layout into this one; no code after it asks
+ * which model it is. Weights live in the memory of the backend. */
+#ifndef DQ_MODEL_H
+#define DQ_MODEL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "kernels/backend.h"
+
+typedef enum { ROPE_DEFAULT, ROPE_LINEAR, ROPE_DYNAMIC, ROPE_YARN, ROPE_LLAMA3,
+               ROPE_LONGROPE, N_ROPES } RopeKind;
+
+/* architectures.md 8.1; fields a kind does not use are 0. */
+typedef struct {
+    RopeKind kind;
+    double   theta;
+    double   factor;
+    double   attention_factor;        // 0: not given
+    double   beta_fast, beta_slow;    // yarn
+    double   low_freq_factor, high_freq_factor;   // llama3
+    int64_t  original_max_positions;  // 0: not given
+    bool     truncate;                // yarn: floor and ceil of the ramp's ends
+    double   mscale, mscale_all_dim;  // yarn: 0 not given
+    int64_t  dims;                    // rotary dims of a head, even
+    const double *short_factor, *long_factor;     // longrope, [dims/2]
+} Rope;
+
+typedef struct {
+    int64_t    n_layers;
+    int64_t    hidden;        // C
+    int64_t    inter;         // F
+    int64_t    vocab;         // V
+    int64_t    n_heads;       // H output heads
+    int64_t    n_groups;      // G key-value groups; H % G == 0
+    int64_t    n_maps;        // M: 1 plain, 2 differential
+    int64_t    head_dim;      // d, of q and k; v is d * M wide
+    int64_t    max_positions;
+    double     norm_eps;
+    double     head_norm_eps; // < 0: no norm of the heads
+    Activation act;
+    bool       tied;
+    Rope       rope;
+    int32_t    bos, eos;      // -1: none
+} ModelConfig;
+
+/* Linear layers of a block in the order of the forward pass. */
+typedef enum { W_Q, W_K, W_V, W_O, W_GATE, W_UP, W_DOWN, N_WEIGHTS } WeightKind;
+
+typedef struct {
+    Tensor norm_attn, norm_mlp;   // [C]
+    Linear w[N_WEIGHTS];
+    float  lambda, lambda_init;   // differential only
+} Layer;
+
+typedef struct {
+    const char *path;             // as given
+    const char *name;             // last part of the path
+    const char *arch;             // "DiffLlamaForCausalLM"
+    const char *config_text;      // config.json as it stands
+    int64_t     n_params;         // in the checkpoint, tied weights once
+    size_t      n_bytes;          // of tensors in the checkpoint
+    Dtype       stored;           // dtype of the checkpoint's matrices
+    Dtype       dtype;            // of the products: F32 or BF16
+    ModelConfig config;
+    Tensor      embed;            // [V,C] f32
+    Tensor      norm;             // [C]
+    Linear      head;             // [V,C]
+    Layer      *layers;
+    Backend    *backend;
+} Model;
+
+/* Called for every quantizable matrix before it is packed: may change w [N,K]
+ * (rows in the checkpoint's order), f32, all finite. name is the checkpoint's. */
+typedef Status (*WeightEdit)(void *context, const char *name, float *w, int64_t N, int64_t K);
+
+typedef struct {
+    Dtype      dtype;             // F32 or BF16
+    WeightEdit edit;              // NULL: none
+    void      *edit_context;
+} ModelOptions;
+
+/* Loads a Hugging Face folder. Text and tables go to a, weights to be. Errors
+ * name the file and the tensor or key, what was expected and what came. */
+MUST_USE Status model_load(Model *m, Arena *a, Backend *be, const char *path,
+                           const ModelOptions *options);
+
+/* --- without weights: for inspect --- */
+typedef struct {
+    const char *name;     // in the checkpoint
+    const char *file;     // shard's file name
+    Tensor      view;     // mapped: data valid while the checkpoint is open
+    bool        quantizable;
+} ModelTensor;
+
+/* cs, sn [n_positions, dims/2] f32 with the attention factor in them;
+ * sequence: length in use, for dynamic and longrope. ERR_RANGE. */
+MUST_USE Status rope_tables(const Rope *r, int64_t max_positions, int64_t sequence,
+                            int64_t n_positions, float *cs, float *sn);
+
+/* exp(q1.k1) - exp(q2.k2) + lambda_init, dot products in double, [d] each. */
+double diff_lambda(const float *q1, const float *k1, const float *q2, const float *k2,
+                   int64_t d, double lambda_init);
+/* 0.8 - 0.6 exp(-0.3 depth) */
+double diff_lambda_init(int64_t depth);
+
+#endif

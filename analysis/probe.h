@@ -1,0 +1,46 @@
+/* probe.h - what a forward pass records, and the pass itself.
+ * A Probe holds the records of all layers; {0} records nothing. */
+#ifndef DQ_PROBE_H
+#define DQ_PROBE_H
+
+#include "analysis/model.h"
+#include "analysis/series.h"
+
+/* Taps of values: the layer's output and the inputs of its linear layers
+ * (q, k and v share one input, gate and up another). */
+typedef enum { TAP_HIDDEN, TAP_QKV_IN, TAP_O_IN, TAP_MLP_IN, TAP_DOWN_IN, N_TAPS } Tap;
+
+typedef struct {
+    LogitRecord *logits;                   // [L] or NULL
+    ShareRecord *shares;                   // [L,H] or NULL
+    ValueRecord *values[N_TAPS];           // [L] each, or NULL
+    /* For tests: called with each layer's output [T,C], and may be NULL. */
+    Status     (*on_hidden)(void *context, int64_t layer, const Tensor *x);
+    void        *on_hidden_context;
+    MapWindow   *window;                   // filled in layer window_layer
+    int64_t      window_layer;
+    const Span  *spans;                    // [n_sequences of the batch] or NULL
+} Probe;
+
+MUST_USE Status probe_init(Probe *p, Arena *a, const Model *m, int64_t n_positions);
+
+/* Fake quantization of attention logits in all layers. */
+typedef struct {
+    int        bits;      // 16: none
+    LogitScale scale;
+} LogitQuant;
+
+/* Keys and values of one sequence, for generation. */
+typedef struct Cache Cache;
+MUST_USE Status cache_init(Cache **c, Model *m, Arena *a, int64_t capacity);
+
+/* Hidden states after the final norm, out [T,C] in the backend's memory (made
+ * by the caller). ids[T] for the batch. positions start at 0 in each sequence
+ * (at the cache's length with a cache, which takes one sequence). */
+MUST_USE Status model_forward(Model *m, Tensor *out, const int32_t *ids, const Batch *batch,
+                              LogitQuant quant, Probe *probe, Cache *cache);
+
+/* Adds the probe's figures to the set: DESIGN section 4; names in README. */
+MUST_USE Status probe_series(const Probe *p, const Model *m, SeriesSet *set);
+
+#endif

@@ -1,0 +1,125 @@
+/* arena.c - blocks of memory in a list; the only place that calls malloc. */
+#include "kernels/arena.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/size.h"
+
+enum { ALIGN = 64, BLOCK_BYTES = 1 << 20 };
+
+struct ArenaBlock {
+    ArenaBlock *below;
+    size_t      capacity;
+    size_t      used;
+};
+
+/* The header takes one aligned unit, so that data starts aligned. */
+static_assert(sizeof(ArenaBlock) <= ALIGN, "block header fits one unit");
+
+static int64_t fail_countdown;  // 0: never fail, by arena_fail_at
+static int     failing;
+
+void arena_fail_at(int64_t k)
+{
+    fail_countdown = k;
+    failing = 0;
+}
+
+static int must_fail(void)
+{
+    if (fail_countdown > 0 && --fail_countdown == 0)
+        failing = 1;
+    return failing;
+}
+
+static ArenaBlock *push_block(Arena *a, size_t capacity)
+{
+    ArenaBlock *b = aligned_alloc(ALIGN, ALIGN + capacity);
+    if (!b)
+        return NULL;
+    b->below = a->top;
+    b->capacity = capacity;
+    b->used = 0;
+    a->top = b;
+    return b;
+}
+
+void *arena_raw(Arena *a, int64_t n, size_t size)
+{
+    size_t bytes;
+    if (n < 0 || !size_mul((size_t)n, size, &bytes) || bytes > SIZE_MAX / 4)
+        return NULL;
+    if (must_fail())
+        return NULL;
+    bytes = (bytes + ALIGN) / ALIGN * ALIGN;  // one byte more: never empty
+    ArenaBlock *b = a->top;
+    if (!b || b->capacity - b->used < bytes)
+        b = push_block(a, bytes > BLOCK_BYTES ? bytes : BLOCK_BYTES);
+    if (!b)
+        return NULL;
+    void *p = (char *)b + ALIGN + b->used;
+    b->used += bytes;
+    a->used += bytes;
+    if (a->used > a->peak)
+        a->peak = a->used;
+    return p;
+}
+
+void *arena_alloc(Arena *a, int64_t n, size_t size)
+{
+    void *p = arena_raw(a, n, size);
+    if (p)
+        memset(p, 0, (size_t)n * size);
+    return p;
+}
+
+char *arena_text(Arena *a, const char *text, size_t n)
+{
+    char *p = arena_raw(a, (int64_t)n + 1, 1);
+    if (p) {
+        memcpy(p, text, n);
+        p[n] = 0;
+    }
+    return p;
+}
+
+char *arena_printf(Arena *a, const char *fmt, ...)
+{
+    va_list args, again;
+    va_start(args, fmt);
+    va_copy(again, args);
+    int n = vsnprintf(NULL, 0, fmt, args);
+    char *p = n < 0 ? NULL : arena_raw(a, (int64_t)n + 1, 1);
+    if (p)
+        vsnprintf(p, (size_t)n + 1, fmt, again);
+    va_end(again);
+    va_end(args);
+    return p;
+}
+
+ArenaMark arena_mark(const Arena *a)
+{
+    return (ArenaMark){a->top, a->top ? a->top->used : 0, a->used};
+}
+
+void arena_rewind(Arena *a, ArenaMark mark)
+{
+    while (a->top != mark.top) {
+        ArenaBlock *b = a->top;
+        CHECK(b);  // the mark is of this arena and not yet rewound past
+        a->top = b->below;
+        free(b);
+    }
+    if (a->top)
+        a->top->used = mark.top_used;
+    a->used = mark.used;
+}
+
+void arena_close(Arena *a)
+{
+    arena_rewind(a, (ArenaMark){0});
+    *a = (Arena){0};
+}

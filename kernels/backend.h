@@ -1,0 +1,159 @@
+/* backend.h - the operations that a forward pass is written in.
+ *
+ * One table of functions a device. Callers use the op_ functions, which check
+ * shapes once and then call the table; all tensors of an op live in the memory
+ * of its backend. Activations are f32. A Linear made as bf16 rounds its input
+ * to bf16 and sums in f32. Every op is deterministic: the result depends
+ * neither on the number of threads nor on the other rows of a batch. */
+#ifndef DQ_BACKEND_H
+#define DQ_BACKEND_H
+
+#include <stdint.h>
+
+#include "kernels/arena.h"
+#include "kernels/record.h"
+#include "kernels/tensor.h"
+
+typedef struct Backend Backend;
+
+/* A weight matrix [N,K] packed for its backend, y = x W^T + bias. */
+typedef struct {
+    int64_t n, k;           // outputs N, inputs K
+    Dtype   dtype;          // DTYPE_F32 or DTYPE_BF16: of the product
+    void   *packed;         // the backend's own
+    Tensor  bias;           // [N] f32, data NULL when there is none
+} Linear;
+
+typedef enum { ACT_SILU, ACT_GELU, ACT_GELU_TANH, ACT_RELU, N_ACTS } Activation;
+
+/* Sequences of a batch lie one after another in the rows of every tensor.
+ * Row t of sequence b: start[b] <= t < start[b + 1]. */
+typedef struct {
+    int64_t        n_sequences;
+    const int32_t *start;         // [n_sequences + 1], host memory
+    const int64_t *number;        // [n_sequences] number of the window, host
+} Batch;
+
+typedef enum { SCALE_TENSOR, SCALE_HEAD, SCALE_ROW, N_SCALES } LogitScale;
+
+/* Whole maps of one layer for one sequence of the batch, host memory, asked
+ * for by name: small windows only. NULL members are not filled. */
+typedef struct {
+    int64_t sequence;       // index within the batch, -1 for none
+    int64_t n_positions;    // S: rows and columns taken, from position 0
+    float  *maps;           // [H,M,S,S] softmax weights, 0 above the diagonal
+    float  *diff;           // [H,S,S] A1 - lambda A2
+} MapWindow;
+
+/* A marked span of key positions [first, end) a sequence; first == end: none. */
+typedef struct {
+    int32_t first, end;
+} Span;
+
+/* Causal attention with one or two maps a head, in canonical order:
+ *   q [T, H*M, d]  map m of head h is q row h*M + m
+ *   k [S, G*M, d]  map m of group g is k row g*M + m; head h uses g = h / (H/G)
+ *   v [S, G, dv]   dv = d * M
+ *   out [T, H, dv] = A1 v - lambda A2 v, A = softmax(q k^T * scale, causal)
+ * then, where norm_eps >= 0, each head's dv values are divided by their RMS
+ * (eps inside the root), times norm_weight[dv] if given, times out_scale.
+ * Keys: sequence b has keys key_start[b] .. key_start[b+1] of k and v; its
+ * T_b queries are the last T_b of its S_b keys (a cache gives S_b > T_b). */
+typedef struct {
+    int64_t        n_heads, n_groups, n_maps, head_dim;
+    float          scale;
+    float          lambda;           // n_maps == 2 only
+    float          norm_eps;         // < 0: no norm
+    const float   *norm_weight;      // [dv] in the backend's memory, or NULL
+    float          out_scale;
+    Dtype          dtype;            // F32, or BF16: rounds q, k, v, weights
+    Batch          batch;
+    const int32_t *key_start;        // [n_sequences + 1]; NULL: same as batch
+    int            logit_bits;       // 16 none; 8, 6, 4: fake quantization
+    LogitScale     logit_scale;
+    LogitRecord   *record;           // NULL: no recording
+    ShareRecord   *shares;           // [n_heads] or NULL
+    const Span    *spans;            // [n_sequences] or NULL
+    MapWindow     *window;           // NULL: none
+} Attention;
+
+/* Table of a device. Shapes were checked by op_...; see there. */
+typedef struct {
+    const char *name;
+    void   (*close)(Backend *);
+    void  *(*alloc)(Backend *, int64_t n, size_t size);
+    Status (*upload)(Backend *, Tensor *dst, const void *host);
+    Status (*download)(Backend *, void *host, const Tensor *src);
+    Status (*linear_pack)(Backend *, Linear *, const float *w, const float *bias);
+    Status (*linear)(Backend *, Tensor *y, const Tensor *x, const Linear *w);
+    Status (*embed)(Backend *, Tensor *y, const Tensor *table, const int32_t *ids);
+    Status (*rmsnorm)(Backend *, Tensor *y, const Tensor *x, const Tensor *w, float eps);
+    Status (*rope)(Backend *, Tensor *x, int64_t heads, const Tensor *cs, const Tensor *sn,
+                   const int32_t *positions);
+    Status (*attention)(Backend *, Tensor *out, const Tensor *q, const Tensor *k,
+                        const Tensor *v, const Attention *);
+    Status (*glu)(Backend *, Tensor *gate, const Tensor *up, Activation);
+    Status (*add)(Backend *, Tensor *y, const Tensor *x);
+    Status (*record)(Backend *, const Tensor *x, const Batch *, const int32_t *positions,
+                     ValueRecord *);
+    Status (*score)(Backend *, const Tensor *x, const Linear *head, const int32_t *targets,
+                    float *logprob, int32_t *best);
+} BackendOps;
+
+struct Backend {
+    const BackendOps *ops;
+    Arena             arena;      // host side memory of the backend
+    int               n_threads;
+    void             *state;      // the device's own
+};
+
+/* name: "cpu", "cuda" or "auto" (the best that is there). n_threads 0: all
+ * cores. ERR_DEVICE where that device is missing. */
+MUST_USE Status backend_open(Backend *be, const char *name, int n_threads);
+void            backend_close(Backend *be);
+
+/* Tensor of f32 in the backend's memory, not zeroed, until backend_rewind. */
+MUST_USE Status backend_tensor(Backend *be, Tensor *t, int n_dims, const int64_t *shape);
+ArenaMark       backend_mark(const Backend *be);
+void            backend_rewind(Backend *be, ArenaMark mark);
+/* Host to backend and back, whole tensors, same dtype. */
+MUST_USE Status backend_upload(Backend *be, Tensor *dst, const void *host);
+MUST_USE Status backend_download(Backend *be, void *host, const Tensor *src);
+
+/* w [N,K] f32 on the host, bias [N] or NULL; dtype F32 or BF16. The packed
+ * copy lives in the backend's memory; w is no longer needed. */
+MUST_USE Status op_linear_pack(Backend *be, Linear *out, const float *w, const float *bias,
+                               int64_t n, int64_t k, Dtype dtype);
+/* y [T,N] = x [T,K] W^T + bias */
+MUST_USE Status op_linear(Backend *be, Tensor *y, const Tensor *x, const Linear *w);
+/* y [T,C] = table [V,C] at ids[T] (host). ERR_RANGE names an id outside [0,V). */
+MUST_USE Status op_embed(Backend *be, Tensor *y, const Tensor *table, const int32_t *ids);
+/* y [T,C] = x * w / sqrt(mean x^2 + eps); y may be x. */
+MUST_USE Status op_rmsnorm(Backend *be, Tensor *y, const Tensor *x, const Tensor *w, float eps);
+/* x [T, heads*d] in place; cs, sn [P, rot/2], rot <= d: pairs (i, i + rot/2) of
+ * each head turn by the angle of row positions[t] (host); the rest passes. */
+MUST_USE Status op_rope(Backend *be, Tensor *x, int64_t heads, const Tensor *cs,
+                        const Tensor *sn, const int32_t *positions);
+MUST_USE Status op_attention(Backend *be, Tensor *out, const Tensor *q, const Tensor *k,
+                             const Tensor *v, const Attention *a);
+/* gate [T,F] = act(gate) * up [T,F] */
+MUST_USE Status op_glu(Backend *be, Tensor *gate, const Tensor *up, Activation act);
+/* y += x, same shape */
+MUST_USE Status op_add(Backend *be, Tensor *y, const Tensor *x);
+/* Adds x [T,C] to the record; positions[T] within the sequence (host). */
+MUST_USE Status op_record(Backend *be, const Tensor *x, const Batch *batch,
+                          const int32_t *positions, ValueRecord *r);
+/* Last layer without its [T,V] matrix: for each row t, logits = head x_t;
+ * logprob[t] = log_softmax(logits)[targets[t]], best[t] = first argmax.
+ * targets[t] < 0: logprob[t] = 0. All host memory; best may be NULL. */
+MUST_USE Status op_score(Backend *be, const Tensor *x, const Linear *head,
+                         const int32_t *targets, float *logprob, int32_t *best);
+
+/* The devices (kernels/cpu, kernels/cuda). ERR_DEVICE says why it is not there. */
+MUST_USE Status cpu_open(Backend *be);
+MUST_USE Status cuda_open(Backend *be);
+
+const char *activation_name(Activation act);   // "silu"
+const char *logit_scale_name(LogitScale s);    // "tensor", "head", "row"
+
+#endif

@@ -1,0 +1,44 @@
+/* filemap.c - mmap of a regular file. */
+#include "kernels/filemap.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static Status map_descriptor(FileMap *map, int fd, const char *path)
+{
+    struct stat st;
+    if (fstat(fd, &st) != 0)
+        FAIL(ERR_IO, "%s: %s", path, strerror(errno));
+    if (!S_ISREG(st.st_mode))
+        FAIL(ERR_IO, "%s: not a regular file", path);
+    if (st.st_size == 0)
+        return OK;
+    void *p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (p == MAP_FAILED)
+        FAIL(ERR_IO, "%s: cannot map: %s", path, strerror(errno));
+    map->data = p;
+    map->size = (size_t)st.st_size;
+    return OK;
+}
+
+Status filemap_open(FileMap *map, const char *path)
+{
+    *map = (FileMap){0};
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        FAIL(ERR_IO, "%s: %s", path, strerror(errno));
+    Status s = map_descriptor(map, fd, path);
+    close(fd);
+    return s;
+}
+
+void filemap_close(FileMap *map)
+{
+    if (map->data)
+        munmap((void *)map->data, map->size);
+    *map = (FileMap){0};
+}

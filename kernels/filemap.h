@@ -1,0 +1,19 @@
+/* filemap.h - a file mapped read-only. The handle owns the mapping. */
+#ifndef DQ_FILEMAP_H
+#define DQ_FILEMAP_H
+
+#include <stddef.h>
+
+#include "kernels/status.h"
+
+typedef struct {
+    const unsigned char *data;  // NULL when empty or closed
+    size_t               size;
+} FileMap;
+
+/* ERR_IO names the path and the system's reason (a folder counts as one). */
+MUST_USE Status filemap_open(FileMap *map, const char *path);
+/* Closing a zeroed handle, or twice, is fine. */
+void filemap_close(FileMap *map);
+
+#endif
