@@ -1,0 +1,229 @@
+/* forward.c - the forward pass, written once against the ops of a backend.
+ *
+ *   x = embed(ids)
+ *   each layer:  x += Wo attention(rope(Wq n), rope(Wk n), Wv n),  n = norm(x)
+ *                x += Wdown (act(Wgate n) * Wup n),                n = norm(x)
+ *   out = norm(x)
+ *
+ * Whatever the probe asks for is recorded on the way. */
+#include "analysis/probe.h"
+
+#include <math.h>
+
+#include "analysis/model/cache.h"
+#include "kernels/size.h"
+
+/* Buffers of one pass; T rows each. */
+typedef struct {
+    Model       *m;
+    const Batch *batch;
+    Probe       *probe;
+    LogitQuant   quant;
+    Cache       *cache;
+    int64_t      T;
+    int32_t     *place;          // [T] position of each row in its sequence
+    int32_t     *angle_row;      // [T] its row of cs and sn
+    int32_t      key_start[2];   // with a cache: 0 and its new length
+    Tensor       cs, sn;         // [P, rotary dims / 2]
+    Tensor       x, n;           // [T,C] residual stream; normed input, then output
+    Tensor       q, k, v, o;     // [T, heads * width]
+    Tensor       gate, up;       // [T,F]
+} Pass;
+
+static Status tensor_rows(Backend *be, Tensor *t, int64_t rows, int64_t width)
+{
+    return backend_tensor(be, t, 2, (int64_t[]){rows, width});
+}
+
+static int64_t sequence_length(const Batch *b, int64_t s)
+{
+    return b->start[s + 1] - b->start[s];
+}
+
+/* Do the angles of a position depend on the length of its sequence? */
+static bool angles_follow_length(const Rope *r)
+{
+    return r->kind == ROPE_DYNAMIC || r->kind == ROPE_LONGROPE;
+}
+
+static Status upload_angles(Pass *p, int64_t rows, const float *cs, const float *sn)
+{
+    Backend *be = p->m->backend;
+    int64_t  half = p->m->config.rope.dims / 2;
+    TRY(tensor_rows(be, &p->cs, rows, half));
+    TRY(tensor_rows(be, &p->sn, rows, half));
+    TRY(backend_upload(be, &p->cs, cs));
+    return backend_upload(be, &p->sn, sn);
+}
+
+/* One table for all sequences, or, where the length matters, one for each, one
+ * after another: then a sequence never depends on its neighbours. */
+static Status make_angles(Pass *p, int64_t past)
+{
+    const ModelConfig *c = &p->m->config;
+    const Batch       *b = p->batch;
+    bool    apart = angles_follow_length(&c->rope);
+    int64_t half = c->rope.dims / 2, rows = 0, longest = 0;
+    for (int64_t s = 0; s < b->n_sequences; s++) {
+        int64_t length = past + sequence_length(b, s);
+        longest = i64_max(longest, length);
+        rows += length;
+    }
+    if (!apart)
+        rows = longest;
+    float *cs, *sn;
+    ARENA_NEW(cs, &p->m->backend->arena, rows * half);
+    ARENA_NEW(sn, &p->m->backend->arena, rows * half);
+    int64_t first = 0;
+    for (int64_t s = 0; s < b->n_sequences; s++) {
+        int64_t length = past + sequence_length(b, s);
+        if (apart)
+            TRY(rope_tables(&c->rope, c->max_positions, length, length,
+                            cs + first * half, sn + first * half));
+        for (int64_t t = b->start[s]; t < b->start[s + 1]; t++) {
+            p->place[t] = (int32_t)(past + t - b->start[s]);
+            p->angle_row[t] = (int32_t)(first + p->place[t]);
+        }
+        first += apart ? length : 0;
+    }
+    if (!apart)
+        TRY(rope_tables(&c->rope, c->max_positions, longest, longest, cs, sn));
+    return upload_angles(p, rows, cs, sn);
+}
+
+static Status make_buffers(Pass *p)
+{
+    const ModelConfig *c = &p->m->config;
+    Backend           *be = p->m->backend;
+    int64_t queries = c->n_heads * c->n_maps * c->head_dim;
+    int64_t keys = c->n_groups * c->n_maps * c->head_dim;
+    TRY(tensor_rows(be, &p->x, p->T, c->hidden));
+    TRY(tensor_rows(be, &p->n, p->T, c->hidden));
+    TRY(tensor_rows(be, &p->q, p->T, queries));
+    TRY(tensor_rows(be, &p->o, p->T, queries));
+    if (!p->cache) {
+        TRY(tensor_rows(be, &p->k, p->T, keys));
+        TRY(tensor_rows(be, &p->v, p->T, keys));
+    }
+    TRY(tensor_rows(be, &p->gate, p->T, c->inter));
+    return tensor_rows(be, &p->up, p->T, c->inter);
+}
+
+static Status record_tap(Pass *p, Tap tap, int64_t layer, const Tensor *x)
+{
+    if (!p->probe || !p->probe->values[tap])
+        return OK;
+    return op_record(p->m->backend, x, p->batch, p->place, &p->probe->values[tap][layer]);
+}
+
+static Attention attention_of(const Pass *p, int64_t layer)
+{
+    const ModelConfig *c = &p->m->config;
+    const Layer       *l = &p->m->layers[layer];
+    Probe             *probe = p->probe;
+    Attention          a = {
+        .n_heads = c->n_heads,
+        .n_groups = c->n_groups,
+        .n_maps = c->n_maps,
+        .head_dim = c->head_dim,
+        .scale = (float)(1.0 / sqrt((double)c->head_dim)),
+        .lambda = l->lambda,
+        .norm_eps = (float)c->head_norm_eps,
+        .out_scale = c->n_maps == 2 ? 1.0f - l->lambda_init : 1.0f,
+        .dtype = p->m->dtype,
+        .batch = *p->batch,
+        .key_start = p->cache ? p->key_start : NULL,
+        .logit_bits = p->quant.bits,
+        .logit_scale = p->quant.scale,
+    };
+    if (probe) {
+        a.record = probe->logits ? &probe->logits[layer] : NULL;
+        a.shares = probe->shares ? &probe->shares[layer * c->n_heads] : NULL;
+        a.spans = probe->spans;
+        a.window = probe->window && probe->window_layer == layer ? probe->window : NULL;
+    }
+    return a;
+}
+
+static Status attention_block(Pass *p, int64_t layer)
+{
+    Model             *m = p->m;
+    Backend           *be = m->backend;
+    const ModelConfig *c = &m->config;
+    const Layer       *l = &m->layers[layer];
+    Tensor             keys = p->k, values = p->v;   // all that are attended to
+    if (p->cache)
+        cache_views(p->cache, layer, p->T, &p->k, &p->v, &keys, &values);
+    TRY(op_rmsnorm(be, &p->n, &p->x, &l->norm_attn, (float)c->norm_eps));
+    TRY(record_tap(p, TAP_QKV_IN, layer, &p->n));
+    TRY(op_linear(be, &p->q, &p->n, &l->w[W_Q]));
+    TRY(op_linear(be, &p->k, &p->n, &l->w[W_K]));
+    TRY(op_linear(be, &p->v, &p->n, &l->w[W_V]));
+    TRY(op_rope(be, &p->q, c->n_heads * c->n_maps, &p->cs, &p->sn, p->angle_row));
+    TRY(op_rope(be, &p->k, c->n_groups * c->n_maps, &p->cs, &p->sn, p->angle_row));
+    Attention a = attention_of(p, layer);
+    TRY(op_attention(be, &p->o, &p->q, &keys, &values, &a));
+    TRY(record_tap(p, TAP_O_IN, layer, &p->o));
+    TRY(op_linear(be, &p->n, &p->o, &l->w[W_O]));
+    return op_add(be, &p->x, &p->n);
+}
+
+static Status mlp_block(Pass *p, int64_t layer)
+{
+    Model       *m = p->m;
+    Backend     *be = m->backend;
+    const Layer *l = &m->layers[layer];
+    TRY(op_rmsnorm(be, &p->n, &p->x, &l->norm_mlp, (float)m->config.norm_eps));
+    TRY(record_tap(p, TAP_MLP_IN, layer, &p->n));
+    TRY(op_linear(be, &p->gate, &p->n, &l->w[W_GATE]));
+    TRY(op_linear(be, &p->up, &p->n, &l->w[W_UP]));
+    TRY(op_glu(be, &p->gate, &p->up, m->config.act));
+    TRY(record_tap(p, TAP_DOWN_IN, layer, &p->gate));
+    TRY(op_linear(be, &p->n, &p->gate, &l->w[W_DOWN]));
+    return op_add(be, &p->x, &p->n);
+}
+
+static Status run_layers(Pass *p)
+{
+    for (int64_t l = 0; l < p->m->config.n_layers; l++) {
+        TRY(attention_block(p, l));
+        TRY(mlp_block(p, l));
+        TRY(record_tap(p, TAP_HIDDEN, l, &p->x));
+        if (p->probe && p->probe->on_hidden)
+            TRY(p->probe->on_hidden(p->probe->on_hidden_context, l, &p->x));
+    }
+    return OK;
+}
+
+static Status run(Pass *p, Tensor *out, const int32_t *ids)
+{
+    Backend *be = p->m->backend;
+    int64_t  past = p->cache ? cache_length(p->cache) : 0;
+    ARENA_NEW(p->place, &be->arena, p->T);
+    ARENA_NEW(p->angle_row, &be->arena, p->T);
+    if (p->cache) {
+        TRY(cache_reserve(p->cache, p->T));
+        p->key_start[1] = (int32_t)(past + p->T);
+    }
+    TRY(make_angles(p, past));
+    TRY(make_buffers(p));
+    TRY(op_embed(be, &p->x, &p->m->embed, ids));
+    TRY(run_layers(p));
+    TRY(op_rmsnorm(be, out, &p->x, &p->m->norm, (float)p->m->config.norm_eps));
+    if (p->cache)
+        cache_advance(p->cache, p->T);
+    return OK;
+}
+
+Status model_forward(Model *m, Tensor *out, const int32_t *ids, const Batch *batch,
+                     LogitQuant quant, Probe *probe, Cache *cache)
+{
+    CHECK(batch->n_sequences >= 1 && batch->start[0] == 0);
+    CHECK(!cache || batch->n_sequences == 1);
+    Pass p = {.m = m, .batch = batch, .probe = probe, .quant = quant, .cache = cache,
+              .T = batch->start[batch->n_sequences]};
+    ArenaMark mark = backend_mark(m->backend);
+    Status    s = run(&p, out, ids);
+    backend_rewind(m->backend, mark);
+    return s;
+}
