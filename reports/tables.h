@@ -1,0 +1,50 @@
+/* tables.h - the tables of a study as rows of cells, and three ways to show them.
+ * Built from SeriesSets alone; everything lives in the arena passed in. */
+#ifndef DQ_TABLES_H
+#define DQ_TABLES_H
+
+#include "analysis/series.h"
+#include "reports/textbuf.h"
+
+typedef enum { CELL_NONE, CELL_TEXT, CELL_INT, CELL_VALUE, CELL_PERCENT } CellKind;
+
+typedef struct {
+    CellKind    kind;     // NONE: nothing was measured, shown as a dash
+    const char *text;
+    int64_t     integer;
+    double      value;    // PERCENT: a share, 0.912 is shown as 91.2
+    double      error;    // PERCENT: standard error as a share; NaN: none
+} Cell;
+
+typedef struct {
+    const char        *title;
+    const char        *note;      // one or two sentences, or NULL
+    int                n_columns;
+    const char *const *columns;   // what a person reads: "top-1"
+    const char *const *keys;      // names in JSON: "top_1"
+    int64_t            n_rows;
+    Cell              *cells;     // [n_rows, n_columns]
+} Table;
+
+/* Largest magnitudes and median of attention logits and hidden states, in the
+ * columns of the paper. n_rows is 0 where no set has them. */
+MUST_USE Status table_outliers(Table *t, Arena *a, const SeriesSet *sets, int n_sets);
+/* One row a model, kind of weights and number of logit bits: accuracy of every
+ * task with its standard error, and perplexity. n_rows 0: nothing was scored. */
+MUST_USE Status table_accuracy(Table *t, Arena *a, const SeriesSet *sets, int n_sets);
+/* One row a layer: largest logit and hidden state of each model, and lambda. */
+MUST_USE Status table_layers(Table *t, Arena *a, const SeriesSet *sets, int n_sets);
+
+/* Columns aligned with spaces, title above; for a terminal. */
+void table_text(TextBuf *b, const Table *t);
+/* A <table> with <caption>; every string escaped. */
+void table_html(TextBuf *b, const Table *t);
+/* An array of objects, one a row; PERCENT cells are {"value":,"stderr":}. */
+void table_json(TextBuf *b, const Table *t);
+
+/* The i-th of the names joined by separator in attribute key; NULL where the
+ * attribute or the name is missing. Lives in a. */
+const char *table_attr_part(Arena *a, const SeriesSet *set, const char *key, char separator,
+                            int64_t i);
+
+#endif
