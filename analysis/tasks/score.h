@@ -1,0 +1,39 @@
+/* score.h - runs token sequences through a model, batch after batch, and scores
+ * the tokens that were to come. What perplexity and retrieval have in common. */
+#ifndef DQ_SCORE_H
+#define DQ_SCORE_H
+
+#include "analysis/probe.h"
+#include "analysis/progress.h"
+
+/* Sequences laid end to end. Sequence i has rows start[i] .. start[i+1]. */
+typedef struct {
+    int64_t        n;
+    const int64_t *start;      // [n + 1], start[0] == 0
+    const int32_t *ids;        // [start[n]] what the model reads
+    const int32_t *targets;    // [start[n]] what row t must predict; -1: not scored
+    const Span    *spans;      // [n] marked key positions, or NULL
+} Sequences;
+
+/* Rows of a forward pass: enough to fill the products, small enough for memory. */
+enum { SCORE_BATCH_TOKENS = 4096 };
+
+typedef struct {
+    Model          *model;
+    LogitQuant      quant;
+    Probe          *probe;         // records what passes, or NULL
+    int64_t         batch_tokens;  // 0: SCORE_BATCH_TOKENS; a longer sequence goes alone
+    const Progress *progress;      // or NULL
+    const char     *what;          // for progress
+    int64_t         done, total;   // tokens; done grows by each batch
+} Scorer;
+
+int64_t sequences_longest(const Sequences *s);
+
+/* logprob[t] = log p(targets[t]), best[t] = the likeliest token, for every row
+ * with a target; other rows become 0 and -1. logprob, best [start[n]] host
+ * memory. With no targets at all only the probe has use of the pass. The
+ * figures do not depend on batch_tokens nor on the number of threads. */
+MUST_USE Status score_run(Scorer *sc, const Sequences *s, float *logprob, int32_t *best);
+
+#endif
