@@ -1,0 +1,117 @@
+/* cli_analyze.c - diffquant analyze: one model, one text, all statistics. */
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "analysis/analyze.h"
+#include "kernels/size.h"
+#include "reports/cli/verbs.h"
+#include "reports/h5.h"
+
+typedef struct {
+    SeriesSet  set;
+    Perplexity perplexity;
+    double     seconds;
+    const char *device;
+    int64_t    n_tokens;
+    const char *convention;
+} Result;
+
+static double seconds_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static Status run(Result *r, Session *se, Loaded *l)
+{
+    Windows   w;
+    LogitBits bits;
+    AnalyzeOptions o = {
+        .record = !se->s.no_record,
+        .maps_layer = se->s.maps_layer >= 0 ? se->s.maps_layer : MAPS_LARGEST,
+        .progress = &se->progress,
+    };
+    TRY(session_bits(&bits, se, "16"));
+    if (bits.n != 1)
+        FAIL(ERR_USAGE, "--logit-bits: analyze takes one number, %d came", bits.n);
+    o.quant = (LogitQuant){bits.at[0], bits.scale};
+    if (se->s.no_record)
+        o.maps_layer = MAPS_NONE;
+    TRY(session_windows(&w, &o.text_name, se, l));
+    series_set_init(&r->set, &se->arena, l->model.name);
+    double began = seconds_now();
+    TRY(analyze_run(&r->set, &r->perplexity, &l->model, l->tokenizer, &w, &o));
+    r->seconds = seconds_now() - began;
+    r->device = l->backend.ops->name;
+    r->n_tokens = w.n_tokens;
+    r->convention = arena_printf(&se->arena, "%s", w.convention);
+    return OK;
+}
+
+static void print_run(const Result *r)
+{
+    char nll[32];
+    printf("\nPerplexity %s (%lld predictions). %s\n",
+           textbuf_value(nll, r->perplexity.perplexity), (long long)r->perplexity.n_tokens,
+           r->convention ? r->convention : "");
+    printf("%lld tokens in %.2f s, %.0f tokens/s on %s.\n", (long long)r->n_tokens, r->seconds,
+           (double)r->n_tokens / r->seconds, r->device);
+}
+
+static void print_run_json(const Result *r, TextBuf *b)
+{
+    textbuf_printf(b, ", \"tokens\": %lld, \"seconds\": ", (long long)r->n_tokens);
+    textbuf_json_real(b, r->seconds);
+    textbuf_add(b, ", \"perplexity\": ");
+    textbuf_json_real(b, r->perplexity.perplexity);
+    textbuf_printf(b, ", \"predictions\": %lld, \"device\": ",
+                   (long long)r->perplexity.n_tokens);
+    textbuf_json(b, r->device);
+}
+
+static Status print_all(Session *se, const Result *r)
+{
+    Table   outliers;
+    TextBuf b;
+    TRY(table_outliers(&outliers, &se->arena, &r->set, 1));
+    textbuf_init(&b, &se->arena);
+    if (!se->s.json) {
+        if (outliers.n_rows)
+            TRY(session_table(se, "outliers", &outliers));
+        print_run(r);
+        return OK;
+    }
+    printf("{");
+    TRY(session_table(se, "outliers", &outliers));
+    print_run_json(r, &b);
+    TRY(textbuf_status(&b));
+    printf("%s}\n", b.at);
+    return OK;
+}
+
+Status verb_analyze(Session *se)
+{
+    Loaded    l;
+    Result    r = {0};
+    SeriesSet root;
+    if (se->s.weights.n > 1)
+        FAIL(ERR_USAGE, "--weights: analyze takes one kind, %d came", se->s.weights.n);
+    if (se->s.out && se->s.no_record)
+        FAIL(ERR_USAGE, "--no-record leaves nothing to write to --out");
+    TRY(loaded_open(&l, se, se->s.inputs.at[0],
+                    se->s.weights.n ? se->s.weights.at[0] : "fp", !se->s.tokens));
+    Status s = run(&r, se, &l);
+    loaded_close(&l);
+    if (s != OK)
+        return s;
+    bar_clear(&se->bar);
+    TRY(print_all(se, &r));
+    if (!se->s.out)
+        return OK;
+    TRY(session_root(&root, se, r.device));
+    TRY(h5_write(&se->arena, se->s.out, &r.set, 1, &root));
+    session_say(se, "Wrote %s", se->s.out);
+    return OK;
+}

@@ -1,0 +1,148 @@
+/* cli_generate.c - diffquant generate: the likeliest continuation, token by token. */
+#include <stdio.h>
+#include <string.h>
+
+#include "reports/cli/verbs.h"
+
+typedef struct {
+    Session *se;
+    Loaded  *l;
+    Cache   *cache;
+    Arena    scratch;     // texts of one step
+    int32_t *ids;         // prompt, then what was added
+    int64_t  n_prompt, n;
+    size_t   printed;     // bytes of the continuation that are out
+} Generation;
+
+/* Runs rows ids[from..n) and returns the likeliest next token. */
+static Status next_token(Generation *g, int64_t from, int32_t *next)
+{
+    Model         *m = &g->l->model;
+    int32_t        start[2] = {0, (int32_t)(g->n - from)};
+    int64_t        number = 0;
+    Batch          batch = {1, start, &number};
+    const int32_t  target = 0;   // any: only `best` is wanted
+    float          logprob;
+    Tensor         hidden;
+    ArenaMark      mark = backend_mark(m->backend);
+    TRY(backend_tensor(m->backend, &hidden, 2, (int64_t[]){start[1], m->config.hidden}));
+    TRY(model_forward(m, &hidden, g->ids + from, &batch, (LogitQuant){16, SCALE_TENSOR}, NULL,
+                      g->cache));
+    Tensor last = tensor_2d(DTYPE_F32, (float *)hidden.data + (start[1] - 1) * m->config.hidden,
+                            1, m->config.hidden);
+    TRY(op_score(m->backend, &last, &m->head, &target, &logprob, next));
+    backend_rewind(m->backend, mark);
+    return OK;
+}
+
+/* Bytes of text[0..n) that end no character in the middle: U+FFFD at the end may
+ * still become one. */
+static size_t whole_characters(const char *text, size_t n)
+{
+    while (n >= 3 && memcmp(text + n - 3, "\xef\xbf\xbd", 3) == 0)
+        n -= 3;
+    return n;
+}
+
+static Status print_new(Generation *g, bool all)
+{
+    char     *text;
+    ArenaMark mark = arena_mark(&g->scratch);
+    TRY(tokenizer_decode(g->l->tokenizer, &g->scratch, g->ids + g->n_prompt,
+                         g->n - g->n_prompt, &text));
+    size_t n = strlen(text);
+    if (!all)
+        n = whole_characters(text, n);
+    if (n > g->printed) {
+        fwrite(text + g->printed, 1, n - g->printed, stdout);
+        fflush(stdout);
+        g->printed = n;
+    }
+    arena_rewind(&g->scratch, mark);
+    return OK;
+}
+
+static bool ends(const Loaded *l, int32_t id)
+{
+    const ModelConfig *c = &l->model.config;
+    for (int64_t i = 0; i < c->n_stops; i++)
+        if (id == c->stops[i])
+            return true;
+    return id == tokenizer_eos(l->tokenizer);
+}
+
+static Status run(Generation *g, int64_t most)
+{
+    int64_t from = 0;
+    for (int64_t i = 0; i < most; i++) {
+        int32_t next;
+        TRY(next_token(g, from, &next));
+        if (ends(g->l, next))
+            break;
+        from = g->n;
+        g->ids[g->n++] = next;
+        if (!g->se->s.json)
+            TRY(print_new(g, false));
+    }
+    return OK;
+}
+
+static Status print_json(Generation *g)
+{
+    TextBuf b;
+    char   *text;
+    TRY(tokenizer_decode(g->l->tokenizer, &g->scratch, g->ids + g->n_prompt,
+                         g->n - g->n_prompt, &text));
+    textbuf_init(&b, &g->scratch);
+    textbuf_add(&b, "{\"prompt\": ");
+    textbuf_json(&b, g->se->s.prompt);
+    textbuf_add(&b, ", \"text\": ");
+    textbuf_json(&b, text);
+    textbuf_add(&b, ", \"ids\": [");
+    for (int64_t i = g->n_prompt; i < g->n; i++)
+        textbuf_printf(&b, "%s%d", i > g->n_prompt ? ", " : "", g->ids[i]);
+    textbuf_add(&b, "]}\n");
+    TRY(textbuf_status(&b));
+    fputs(b.at, stdout);
+    return OK;
+}
+
+static Status generate(Generation *g, int64_t most)
+{
+    Loaded     *l = g->l;
+    const char *prompt = g->se->s.prompt;
+    int32_t    *ids;
+    TRY(tokenizer_encode(l->tokenizer, &l->arena, prompt, strlen(prompt), false, &ids,
+                         &g->n_prompt, NULL));
+    int32_t bos = windows_bos(l->tokenizer, false);
+    ARENA_NEW(g->ids, &l->arena, g->n_prompt + 1 + most);
+    if (bos >= 0)
+        g->ids[g->n++] = bos;
+    memcpy(g->ids + g->n, ids, (size_t)g->n_prompt * sizeof *ids);
+    g->n += g->n_prompt;
+    g->n_prompt = g->n;
+    if (g->n == 0)
+        FAIL(ERR_RANGE, "an empty prompt, and a tokenizer without BOS: nothing to begin with");
+    TRY(cache_init(&g->cache, &l->model, &l->arena, g->n + most));
+    if (!g->se->s.json)
+        fputs(prompt, stdout);
+    TRY(run(g, most));
+    if (g->se->s.json)
+        return print_json(g);
+    TRY(print_new(g, true));
+    putchar('\n');
+    return OK;
+}
+
+Status verb_generate(Session *se)
+{
+    Loaded l;
+    if (!se->s.prompt)
+        FAIL(ERR_USAGE, "generate needs a text to continue: --prompt TEXT");
+    TRY(loaded_open(&l, se, se->s.inputs.at[0], "fp", true));
+    Generation g = {.se = se, .l = &l};
+    Status     s = generate(&g, se->s.n_tokens ? se->s.n_tokens : 64);
+    arena_close(&g.scratch);
+    loaded_close(&l);
+    return s;
+}

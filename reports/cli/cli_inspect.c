@@ -1,0 +1,192 @@
+/* cli_inspect.c - diffquant inspect: what a checkpoint is, without its weights. */
+#include <stdio.h>
+
+#include "kernels/size.h"
+#include "reports/cli/verbs.h"
+
+static const char *const ROPES[N_ROPES] = {"default", "linear", "dynamic", "yarn", "llama3",
+                                           "longrope"};
+
+static const char *size_text(char *text, size_t bytes)
+{
+    static const char *const UNITS[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    double                   x = (double)bytes;
+    int                      u = 0;
+    for (; x >= 1024 && u < 4; u++)
+        x /= 1024;
+    snprintf(text, 32, u ? "%.1f %s" : "%.0f %s", x, UNITS[u]);
+    return text;
+}
+
+static int64_t context_of(const Session *se, const ModelInfo *info)
+{
+    return session_context(se, &info->config);
+}
+
+/* --- for people --- */
+
+static void print_shape(const ModelInfo *info)
+{
+    const ModelConfig *c = &info->config;
+    char               count[32], size[32];
+    printf("%s: %s\n", info->path, info->arch);
+    printf("  layers      %lld, hidden %lld, MLP %lld (%s), vocabulary %lld%s\n",
+           (long long)c->n_layers, (long long)c->hidden, (long long)c->inter,
+           activation_name(c->act), (long long)c->vocab, c->tied ? ", tied" : "");
+    printf("  heads       %lld of %lld map%s, %lld key-value group%s, width %lld\n",
+           (long long)c->n_heads, (long long)c->n_maps, c->n_maps > 1 ? "s" : "",
+           (long long)c->n_groups, c->n_groups > 1 ? "s" : "", (long long)c->head_dim);
+    printf("  pairing     %s\n", info->pairing);
+    printf("  rope        %s, theta %g, %lld of %lld dims\n", ROPES[c->rope.kind],
+           c->rope.theta, (long long)c->rope.dims, (long long)c->head_dim);
+    printf("  context     %lld\n", (long long)c->max_positions);
+    printf("  parameters  %s, %s as %s in %lld file%s\n",
+           textbuf_count(count, info->n_params), size_text(size, info->n_bytes),
+           dtype_name(info->stored), (long long)info->n_files, info->n_files > 1 ? "s" : "");
+    printf("  quantizable %s, %.1f %% of them\n", textbuf_count(count, info->n_quantizable),
+           100.0 * (double)info->n_quantizable / (double)info->n_params);
+}
+
+static void print_lambda(const ModelInfo *info)
+{
+    if (!info->lambda)
+        return;
+    printf("\nLambda of each layer (before training in brackets)\n ");
+    for (int64_t l = 0; l < info->config.n_layers; l++)
+        printf(" %lld: %.4f (%.4f)%s", (long long)l, info->lambda[l], info->lambda_init[l],
+               l % 4 == 3 && l + 1 < info->config.n_layers ? "\n " : "");
+    printf("\n");
+}
+
+static void print_tensors(const ModelInfo *info)
+{
+    int  widest = 0;
+    char shape[128], size[32];
+    for (int64_t i = 0; i < info->n_tensors; i++)
+        widest = (int)i64_max(widest, snprintf(NULL, 0, "%s", info->tensors[i].name));
+    printf("\nTensors (* can be quantized)\n");
+    for (int64_t i = 0; i < info->n_tensors; i++) {
+        const ModelTensor *t = &info->tensors[i];
+        printf("%s %-*s  %-4s  %-16s %10s  %s\n", t->quantizable ? "*" : " ", widest, t->name,
+               dtype_name(t->view.dtype), tensor_shape_text(&t->view, shape),
+               size_text(size, tensor_bytes(&t->view)), t->file);
+    }
+}
+
+static void print_memory(const Session *se, const ModelInfo *info)
+{
+    int64_t T = context_of(se, info);
+    printf("\nMemory for analyze or compare with windows of %lld tokens, about\n",
+           (long long)T);
+    for (int d = 0; d < 2; d++) {
+        ModelMemory m = model_memory(&info->config, d ? DTYPE_BF16 : DTYPE_F32, T);
+        char        a[32], b[32], c[32], e[32];
+        printf("  %-4s  %s of weights, %s more while loading, %s for a window, %s of "
+               "statistics\n", d ? "bf16" : "f32", size_text(a, m.weights),
+               size_text(b, m.loading), size_text(c, m.activations), size_text(e, m.records));
+    }
+}
+
+/* --- for programs --- */
+
+static void json_text(TextBuf *b, const char *key, const char *value)
+{
+    textbuf_printf(b, "\"%s\": ", key);
+    textbuf_json(b, value);
+    textbuf_add(b, ", ");
+}
+
+static void json_int(TextBuf *b, const char *key, int64_t value)
+{
+    textbuf_printf(b, "\"%s\": %lld, ", key, (long long)value);
+}
+
+static void json_reals(TextBuf *b, const char *key, const double *x, int64_t n)
+{
+    textbuf_printf(b, "\"%s\": [", key);
+    for (int64_t i = 0; x && i < n; i++) {
+        textbuf_add(b, i ? ", " : "");
+        textbuf_json_real(b, x[i]);
+    }
+    textbuf_add(b, "], ");
+}
+
+static void json_tensors(TextBuf *b, const ModelInfo *info)
+{
+    textbuf_add(b, "\"tensors\": [");
+    for (int64_t i = 0; i < info->n_tensors; i++) {
+        const ModelTensor *t = &info->tensors[i];
+        char               shape[128];
+        textbuf_add(b, i ? ",\n  {" : "\n  {");
+        json_text(b, "name", t->name);
+        json_text(b, "dtype", dtype_name(t->view.dtype));
+        json_text(b, "file", t->file);
+        textbuf_printf(b, "\"shape\": %s, \"bytes\": %zu, \"quantizable\": %s}",
+                       tensor_shape_text(&t->view, shape), tensor_bytes(&t->view),
+                       t->quantizable ? "true" : "false");
+    }
+    textbuf_add(b, "]");
+}
+
+static void json_memory(TextBuf *b, const ModelInfo *info, int64_t T)
+{
+    textbuf_printf(b, "\"memory\": {\"context\": %lld", (long long)T);
+    for (int d = 0; d < 2; d++) {
+        ModelMemory m = model_memory(&info->config, d ? DTYPE_BF16 : DTYPE_F32, T);
+        textbuf_printf(b, ", \"%s\": {\"weights\": %zu, \"loading\": %zu, "
+                       "\"activations\": %zu, \"records\": %zu}", d ? "bf16" : "f32",
+                       m.weights, m.loading, m.activations, m.records);
+    }
+    textbuf_add(b, "}, ");
+}
+
+static Status print_json(Session *se, const ModelInfo *info)
+{
+    const ModelConfig *c = &info->config;
+    TextBuf            b;
+    textbuf_init(&b, &se->arena);
+    textbuf_add(&b, "{");
+    json_text(&b, "path", info->path);
+    json_text(&b, "architecture", info->arch);
+    json_text(&b, "pairing", info->pairing);
+    json_int(&b, "layers", c->n_layers);
+    json_int(&b, "hidden", c->hidden);
+    json_int(&b, "intermediate", c->inter);
+    json_int(&b, "vocabulary", c->vocab);
+    json_int(&b, "heads", c->n_heads);
+    json_int(&b, "maps", c->n_maps);
+    json_int(&b, "groups", c->n_groups);
+    json_int(&b, "head_dim", c->head_dim);
+    json_int(&b, "max_positions", c->max_positions);
+    json_text(&b, "activation", activation_name(c->act));
+    json_text(&b, "rope", ROPES[c->rope.kind]);
+    json_int(&b, "parameters", info->n_params);
+    json_int(&b, "quantizable", info->n_quantizable);
+    json_int(&b, "bytes", (int64_t)info->n_bytes);
+    json_text(&b, "dtype", dtype_name(info->stored));
+    json_reals(&b, "lambda", info->lambda, c->n_layers);
+    json_reals(&b, "lambda_init", info->lambda_init, c->n_layers);
+    json_memory(&b, info, context_of(se, info));
+    json_tensors(&b, info);
+    textbuf_add(&b, "}\n");
+    TRY(textbuf_status(&b));
+    fputs(b.at, stdout);
+    return OK;
+}
+
+Status verb_inspect(Session *se)
+{
+    ModelInfo info;
+    TRY(model_info_open(&info, &se->arena, se->s.inputs.at[0]));
+    Status s = OK;
+    if (se->s.json) {
+        s = print_json(se, &info);
+    } else {
+        print_shape(&info);
+        print_lambda(&info);
+        print_memory(se, &info);
+        print_tensors(&info);
+    }
+    model_info_close(&info);
+    return s;
+}

@@ -1,0 +1,50 @@
+/* cli_report.c - diffquant report: page and pictures from stored statistics. */
+#include <string.h>
+
+#include "reports/cli/verbs.h"
+#include "reports/h5.h"
+#include "reports/report.h"
+
+enum { MOST_SETS = 64 };
+
+/* Two files may hold models of one name: the later ones get a number. */
+static Status unique_name(SeriesSet *sets, int i, Arena *a)
+{
+    const char *name = sets[i].model;
+    for (int j = 0; j < i; j++)
+        if (strcmp(sets[j].model, sets[i].model) == 0 &&
+            !(sets[i].model = arena_printf(a, "%s (%d)", name, i + 1)))
+            FAIL(ERR_MEMORY, "out of memory for the name of %s", name);
+    return OK;
+}
+
+static Status read_all(SeriesSet *sets, int *n, Session *se)
+{
+    for (int f = 0; f < se->s.inputs.n; f++) {
+        SeriesSet *in;
+        int        n_in;
+        TRY(h5_read(&se->arena, se->s.inputs.at[f], &in, &n_in, NULL));
+        if (n_in > MOST_SETS - *n)
+            FAIL(ERR_RANGE, "%s: more than %d models in all", se->s.inputs.at[f], MOST_SETS);
+        for (int i = 0; i < n_in; i++) {
+            sets[*n] = in[i];
+            TRY(unique_name(sets, *n, &se->arena));
+            ++*n;
+        }
+    }
+    return OK;
+}
+
+Status verb_report(Session *se)
+{
+    SeriesSet    *sets;
+    ReportFiles   files;
+    int           n = 0;
+    ReportOptions o = {.command = se->command, .map_head = -1};
+    if (!se->s.out)
+        FAIL(ERR_USAGE, "report needs a folder for its results: --out FOLDER");
+    ARENA_NEW(sets, &se->arena, MOST_SETS);
+    TRY(read_all(sets, &n, se));
+    TRY(report_write(&se->arena, se->s.out, sets, n, &o, &files));
+    return session_results(se, sets, n, NULL, &files);
+}

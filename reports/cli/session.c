@@ -1,0 +1,249 @@
+/* session.c - opens models and texts for the verbs, and prints for them. */
+#include "reports/cli/session.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "kernels/filemap.h"
+#include "kernels/size.h"
+
+static void draw_step(void *context, int64_t done, int64_t total, const char *what)
+{
+    bar_show(context, what, "tokens", done, total);
+}
+
+Status session_open(Session *se, int argc, char **argv)
+{
+    *se = (Session){0};
+    TRY(settings_parse(&se->s, &se->arena, argc, argv));
+    TRY(settings_command(&se->command, &se->arena, argc, argv));
+    bar_init(&se->bar, se->s.quiet);
+    se->progress = (Progress){draw_step, &se->bar};
+    return OK;
+}
+
+void session_close(Session *se)
+{
+    bar_clear(&se->bar);
+    arena_close(&se->arena);
+}
+
+/* --- models --- */
+
+static Status load(Loaded *l, Session *se, const char *path, const char *spec,
+                   bool with_tokenizer)
+{
+    const Settings *s = &se->s;
+    TRY(backend_open(&l->backend, s->device ? s->device : "auto", (int)s->threads));
+    TRY(plan_init(&l->plan, &l->arena, spec));
+    ModelOptions options = {
+        .dtype = s->dtype && strcmp(s->dtype, "bf16") == 0 ? DTYPE_BF16 : DTYPE_F32,
+        .edit = strcmp(l->plan.spec, "fp") == 0 ? NULL : plan_edit,
+        .edit_context = &l->plan,
+    };
+    TRY(model_load(&l->model, &l->arena, &l->backend, path, &options));
+    if (!with_tokenizer)
+        return OK;
+    TRY(tokenizer_open(&l->tokenizer, &l->arena, path));
+    if (tokenizer_size(l->tokenizer) > l->model.config.vocab)
+        FAIL(ERR_RANGE, "%s: tokenizer.json has ids up to %lld, the embedding %lld rows", path,
+             (long long)tokenizer_size(l->tokenizer) - 1, (long long)l->model.config.vocab);
+    return OK;
+}
+
+Status loaded_open(Loaded *l, Session *se, const char *path, const char *spec,
+                   bool with_tokenizer)
+{
+    *l = (Loaded){0};
+    Status s = load(l, se, path, spec, with_tokenizer);
+    if (s != OK)
+        loaded_close(l);
+    return s;
+}
+
+void loaded_close(Loaded *l)
+{
+    tokenizer_close(l->tokenizer);
+    backend_close(&l->backend);
+    arena_close(&l->arena);
+    *l = (Loaded){0};
+}
+
+/* --- texts --- */
+
+const char *session_example(Session *se, const char *file)
+{
+    static const char *const FOLDERS[] = {DQ_SOURCE "/tests/pair", DQ_DATA};
+    for (size_t i = 0; i < sizeof FOLDERS / sizeof FOLDERS[0]; i++) {
+        const char *path = arena_printf(&se->arena, "%s/%s", FOLDERS[i], file);
+        if (path && access(path, R_OK) == 0)
+            return path;
+    }
+    return NULL;
+}
+
+int64_t session_context(const Session *se, const ModelConfig *c)
+{
+    return se->s.context ? se->s.context : i64_min(512, c->max_positions);
+}
+
+static Status add_file(TextBuf *b, const char *path)
+{
+    FileMap map;
+    TRY(filemap_open(&map, path));
+    if (map.size)
+        textbuf_bytes(b, (const char *)map.data, map.size);
+    filemap_close(&map);
+    return OK;
+}
+
+static Status join_texts(TextBuf *text, const char **name, Session *se, Arena *a)
+{
+    TextList list = se->s.texts;
+    if (list.n == 0) {
+        list.at[0] = session_example(se, "heldout.txt");
+        if (!list.at[0])
+            FAIL(ERR_USAGE, "no text to run over: give --text FILE");
+        list.n = 1;
+    }
+    TextBuf names;
+    textbuf_init(text, a);
+    textbuf_init(&names, &se->arena);
+    for (int i = 0; i < list.n; i++) {
+        textbuf_add(text, i ? "\n\n" : "");
+        textbuf_add(&names, i ? ", " : "");
+        TRY(add_file(text, list.at[i]));
+        textbuf_add(&names, list.at[i]);
+    }
+    *name = names.at;
+    TRY(textbuf_status(text));
+    return textbuf_status(&names);
+}
+
+/* Decimal ids; brackets, commas and white space part them. */
+static Status parse_ids(int32_t **out, int64_t *n_out, Arena *a, const char *path,
+                        const char *text, size_t size, int64_t vocab)
+{
+    int32_t *ids;
+    int64_t  n = 0;
+    ARENA_NEW(ids, a, (int64_t)size / 2 + 1);
+    for (size_t i = 0; i < size;) {
+        if (strchr(" \t\r\n,[]", text[i]) && text[i]) {
+            i++;
+            continue;
+        }
+        int64_t id = 0;
+        size_t  from = i;
+        for (; i < size && text[i] >= '0' && text[i] <= '9' && id < vocab; i++)
+            id = id * 10 + (text[i] - '0');
+        if (i == from)
+            FAIL(ERR_FORMAT, "%s: byte %zu: expected a token id, got '%.1s'", path, i, text + i);
+        if (id >= vocab)
+            FAIL(ERR_RANGE, "%s: byte %zu: token id is not below %lld", path, from,
+                 (long long)vocab);
+        ids[n++] = (int32_t)id;
+    }
+    *out = ids;
+    *n_out = n;
+    return OK;
+}
+
+static Status windows_of_tokens(Windows *w, Session *se, Loaded *l, const WindowOptions *o)
+{
+    const char *path = se->s.tokens;
+    FileMap     map;
+    int32_t    *ids = NULL;
+    int64_t     n = 0;
+    TRY(filemap_open(&map, path));
+    Status s = parse_ids(&ids, &n, &l->arena, path, (const char *)map.data, map.size,
+                         l->model.config.vocab);
+    filemap_close(&map);
+    if (s != OK)
+        return s;
+    int32_t bos = l->tokenizer ? windows_bos(l->tokenizer, o->no_bos) : -1;
+    return windows_from_ids(w, &l->arena, path, ids, n, bos, o);
+}
+
+Status session_windows(Windows *w, const char **name, Session *se, Loaded *l)
+{
+    WindowOptions o = {
+        .context = session_context(se, &l->model.config),
+        .max_tokens = se->s.max_tokens,
+        .no_bos = se->s.bos && strcmp(se->s.bos, "none") == 0,
+    };
+    if (o.context > l->model.config.max_positions)
+        session_say(se, "%s: a context of %lld is more than the %lld positions of its config",
+                    l->model.name, (long long)o.context,
+                    (long long)l->model.config.max_positions);
+    if (se->s.tokens) {
+        if (se->s.texts.n)
+            FAIL(ERR_USAGE, "--text and --tokens exclude each other");
+        *name = se->s.tokens;
+        return windows_of_tokens(w, se, l, &o);
+    }
+    TextBuf text;
+    TRY(join_texts(&text, name, se, &l->arena));
+    return windows_from_text(w, &l->arena, l->tokenizer, *name, text.at, text.n, &o);
+}
+
+Status session_bits(LogitBits *out, const Session *se, const char *bits)
+{
+    const Settings *s = &se->s;
+    *out = (LogitBits){0};
+    for (; s->logit_bits.n == 0 && *bits; bits += strcspn(bits, ","), bits += *bits == ',')
+        out->at[out->n++] = atoi(bits);
+    for (int i = 0; i < s->logit_bits.n; i++) {
+        const char *text = s->logit_bits.at[i];
+        if (strcmp(text, "16") != 0 && strcmp(text, "8") != 0 && strcmp(text, "6") != 0 &&
+            strcmp(text, "4") != 0)
+            FAIL(ERR_USAGE, "--logit-bits: \"%s\" is none of 16, 8, 6, 4", text);
+        out->at[out->n++] = atoi(text);
+    }
+    for (int i = 0; s->logit_scale && i < N_SCALES; i++)
+        if (strcmp(s->logit_scale, logit_scale_name((LogitScale)i)) == 0)
+            out->scale = (LogitScale)i;
+    return OK;
+}
+
+/* --- results --- */
+
+Status session_root(SeriesSet *root, Session *se, const char *device)
+{
+    series_set_init(root, &se->arena, "");
+    TRY(series_attr_text(root, "program", "diffquant"));
+    TRY(series_attr_text(root, "version", DQ_VERSION));
+    TRY(series_attr_text(root, "command", se->command));
+    TRY(series_attr_text(root, "device", device));
+    return series_attr_int(root, "seed", 0);
+}
+
+void session_say(Session *se, const char *fmt, ...)
+{
+    if (se->s.quiet)
+        return;
+    va_list args;
+    bar_clear(&se->bar);
+    va_start(args, fmt);
+    vfprintf(stderr, fmt, args);
+    va_end(args);
+    fputc('\n', stderr);
+}
+
+Status session_table(Session *se, const char *name, const Table *t)
+{
+    TextBuf b;
+    textbuf_init(&b, &se->arena);
+    if (se->s.json) {
+        textbuf_json(&b, name);
+        textbuf_add(&b, ": ");
+        table_json(&b, t);
+    } else {
+        table_text(&b, t);
+    }
+    TRY(textbuf_status(&b));
+    fputs(b.at, stdout);
+    return OK;
+}

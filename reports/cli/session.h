@@ -1,0 +1,68 @@
+/* session.h - what the verbs share: a model at work with its tokenizer, the text
+ * to run over, and how results are said. Private to the command line. */
+#ifndef DQ_SESSION_H
+#define DQ_SESSION_H
+
+#include "analysis/tasks/windows.h"
+#include "quant/plan.h"
+#include "reports/cli/bar.h"
+#include "reports/cli/settings.h"
+#include "reports/tables.h"
+
+/* What lives as long as the program: results and their texts. */
+typedef struct {
+    Settings    s;
+    Arena       arena;
+    const char *command;
+    Bar         bar;
+    Progress    progress;    // draws on the bar
+} Session;
+
+/* A model on its device. Everything of it goes with loaded_close. */
+typedef struct {
+    Arena      arena;
+    Backend    backend;
+    Model      model;
+    Tokenizer *tokenizer;    // NULL where none was asked for
+    Plan       plan;         // what was done to the weights
+} Loaded;
+
+/* The settings' lists as numbers. */
+typedef struct {
+    int        n;
+    int        at[MAX_LIST];
+    LogitScale scale;
+} LogitBits;
+
+MUST_USE Status session_open(Session *se, int argc, char **argv);
+void            session_close(Session *se);
+
+/* Loads inputs.at[i] with weights as spec says ("fp": as they are). Refuses a
+ * tokenizer with more tokens than the model has rows. On failure nothing is
+ * left open. */
+MUST_USE Status loaded_open(Loaded *l, Session *se, const char *path, const char *spec,
+                            bool with_tokenizer);
+void            loaded_close(Loaded *l);
+
+/* The windows of --text or --tokens; the example text where neither is given.
+ * They live in the model's arena; *name, the files' names, in the session's. */
+MUST_USE Status session_windows(Windows *w, const char **name, Session *se, Loaded *l);
+int64_t         session_context(const Session *se, const ModelConfig *c);
+
+/* bits: what holds where --logit-bits was not given. */
+MUST_USE Status session_bits(LogitBits *out, const Session *se, const char *bits);
+
+/* Path of a file of the example pair, where it was built or installed; NULL
+ * where it is not there. In the session's arena. */
+const char *session_example(Session *se, const char *file);
+
+/* Root attributes of a statistics file: program, version, command, device. */
+MUST_USE Status session_root(SeriesSet *root, Session *se, const char *device);
+
+/* A message on stderr, unless --quiet. */
+void session_say(Session *se, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Prints a table on stdout, as text or as one JSON member "name": [...]. */
+MUST_USE Status session_table(Session *se, const char *name, const Table *t);
+
+#endif

@@ -1,0 +1,42 @@
+/* settings.h - the command line, read by one table.
+ * A verb takes the options whose rows name it; help is printed from those rows. */
+#ifndef DQ_SETTINGS_H
+#define DQ_SETTINGS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "kernels/arena.h"
+
+typedef enum {
+    VERB_NONE = 0, VERB_INSPECT = 1, VERB_ANALYZE = 2, VERB_COMPARE = 4, VERB_REPORT = 8,
+    VERB_GENERATE = 16
+} Verb;
+
+enum { MAX_LIST = 32 };
+
+typedef struct {
+    int         n;
+    const char *at[MAX_LIST];
+} TextList;
+
+typedef struct {
+    Verb        verb;
+    TextList    inputs;        // MODEL... or S.h5...
+    TextList    texts, tasks, weights, logit_bits;
+    const char *tokens, *out, *device, *dtype, *logit_scale, *bos, *prompt;
+    int64_t     threads, context, max_tokens, maps_layer, n_tokens;
+    bool        json, quiet, no_record, help, version;
+} Settings;
+
+/* Reads argv[1..]; texts point into argv or the arena. ERR_USAGE says what is
+ * wrong and what would be right. --help and --version end the reading. */
+MUST_USE Status settings_parse(Settings *s, Arena *a, int argc, char **argv);
+
+/* Prints the help of the program, or of s->verb where one was named. */
+void settings_help(const Settings *s);
+
+/* The command line as one line, words quoted where a shell needs it. */
+MUST_USE Status settings_command(const char **out, Arena *a, int argc, char **argv);
+
+#endif
