@@ -51,7 +51,8 @@ typedef struct {
 MUST_USE Status scheme_parse(Scheme *out, const char *spec);
 /* Canonical spelling, e.g. "w4:g64:asym"; at least 32 bytes; returns text. */
 const char *scheme_text(const Scheme *s, char *text);
-/* Bits a weight takes, scales and zero points included, in rows of K. */
+/* Bits a weight takes, scales and zero points included, in rows of K; 0 for fp,
+ * where the checkpoint's dtype decides. */
 double scheme_bits(const Scheme *s, int64_t K);
 
 MUST_USE Status plan_init(Plan *p, Arena *a, const char *spec);
@@ -67,6 +68,6 @@ MUST_USE Status plan_edit(void *plan, const char *name, float *w, int64_t N, int
 /* ||w - w'|| / ||w||, 0 for a matrix of zeros. */
 double round_error(const RoundError *e);
 double plan_error(const Plan *p);    // of all matrices taken together
-double plan_bits(const Plan *p);     // mean bits a weight; 0 without matrices
+double plan_bits(const Plan *p);     // mean bits of the weights that were rounded, or 0
 
 #endif

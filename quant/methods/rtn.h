@@ -30,8 +30,8 @@ typedef struct {
 MUST_USE Status rtn_encode(const RtnCodes *out, const char *name, const float *w, int64_t N,
                            int64_t K, const Scheme *s);
 
-/* w [N,K] becomes w', each value scale * (code - zero) in f32 (exact: at most 8
- * and 11 bits of an f16 scale, 8 of bf16). Errors as above, w then untouched. */
+/* w [N,K] becomes w' = scale * (code - zero) in f32, which is exact for scales of
+ * f16 and bf16. Errors as above; w is then untouched. e may be NULL. */
 MUST_USE Status rtn_fake(float *w, const char *name, int64_t N, int64_t K, const Scheme *s,
                          RoundError *e);
 
