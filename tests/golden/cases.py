@@ -7,6 +7,7 @@ how the weights are drawn and stored:
   shards   number of files; more than 1 writes an index
   gain     of q_proj and k_proj: the spread of the attention logits
   lengths  of the sequences, which share one batch
+  step     every step-th row of the results is kept
   maps     True: keep the raw softmax maps of the first sequence
   odd_kv   True: needs transformers 4, whose eager code pairs value heads across
            groups; later versions refuse an odd number of key-value heads
@@ -34,9 +35,9 @@ def config(kind, spelling, **keys):
 
 
 def case(name, kind, spelling, *, stored="BF16", shards=1, gain=1.5, lengths=(37, 21),
-         maps=False, odd_kv=False, copies=(), **keys):
+         step=3, maps=False, odd_kv=False, copies=(), **keys):
     return {"name": name, "config": config(kind, spelling, **keys), "stored": stored,
-            "shards": shards, "gain": gain, "lengths": lengths, "maps": maps,
+            "shards": shards, "gain": gain, "lengths": lengths, "step": step, "maps": maps,
             "odd_kv": odd_kv, "copies": copies}
 
 
@@ -83,6 +84,9 @@ CASES = [
     diff("diff_tied_gelu_new", V4, tie_word_embeddings=True, hidden_act="gelu_new",
          rms_norm_eps=1e-2, num_key_value_heads=2),
     diff("diff_f16_shards", V4, stored="F16", shards=3, num_hidden_layers=3, vocab_size=130),
+    # Longer than any tile of keys or queries, with maxima that move from tile to tile.
+    diff("diff_long", gain=3.0, lengths=(300, 1, 129), step=23, num_key_value_heads=2,
+         max_position_embeddings=512),
     diff("diff_large_logits", gain=4.6, num_key_value_heads=2, head_dim=16),
     diff("diff_llama3", V4, rope_theta=500000.0, lengths=(63, 30), **WIDE,
          rope_scaling={"factor": 32.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0,
@@ -104,6 +108,8 @@ CASES = [
     llama("llama_tied_shipped", V4, tie_word_embeddings=True, copies=("lm_head.weight",),
           rms_norm_eps=1e-2),
     llama("llama_bf16_shards", shards=2, num_hidden_layers=3),
+    llama("llama_long", V4, gain=3.0, lengths=(1100,), step=59, num_key_value_heads=2,
+          head_dim=16, rope_theta=500000.0, max_position_embeddings=2048, num_hidden_layers=1),
     llama("llama_large_logits", V4, gain=4.6, num_key_value_heads=2, head_dim=16),
 
     # RoPE (architectures: one row each; long and short in one batch where it matters).

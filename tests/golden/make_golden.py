@@ -276,7 +276,7 @@ def make_case(case, check):
     gen = torch.Generator().manual_seed(len(name))
     vocab = case["config"]["vocab_size"]
     sequences = [torch.randint(vocab, (n,), generator=gen) for n in case["lengths"]]
-    rows = rows_of(sequences, 3)
+    rows = rows_of(sequences, case["step"])
     expected, model = expect(folder, sequences, rows, case["maps"])
     report(name, expected)
     store(folder / "expected.safetensors", expected, check)
