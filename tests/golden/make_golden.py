@@ -33,6 +33,7 @@ import sys
 import zlib
 
 import safetensors.torch
+import tokenizers
 import torch
 import transformers
 from transformers import AutoConfig, AutoModelForCausalLM
@@ -285,14 +286,21 @@ def make_case(case, check):
         check_rope(name, model, sequences, rows, expected)
 
 
+def held_out_text():
+    """The evaluation text beside the pair."""
+    texts = sorted(p for p in PAIR.glob("*.txt") if p.name != "licences.txt")
+    if not texts:
+        sys.exit(f"{PAIR}: no held-out text (*.txt)")
+    return texts[0].read_text(encoding="utf-8")
+
+
 def make_pair(check):
-    import tokenizers
-    text = sorted(PAIR.glob("heldout*.txt"))[0].read_text()[:4000]
+    text = held_out_text()[:8000]
     for kind in ("diff", "base"):
-        tok = tokenizers.Tokenizer.from_file(str(PAIR / kind / "tokenizer.json"))
-        ids = tok.encode(text).ids[:93]
-        sequences = [torch.tensor(ids)]
-        expected, _ = expect(PAIR / kind, sequences, rows_of(sequences, 12))
+        tokenizer = tokenizers.Tokenizer.from_file(str(PAIR / kind / "tokenizer.json"))
+        ids = torch.tensor(tokenizer.encode(text).ids)
+        sequences = [ids[:93], ids[93:93 + 300]]
+        expected, _ = expect(PAIR / kind, sequences, rows_of(sequences, 60))
         report(kind, expected)
         store(HERE / "pair" / f"{kind}.safetensors", expected, check)
 
