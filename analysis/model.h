@@ -43,6 +43,8 @@ typedef struct {
     bool       tied;
     Rope       rope;
     int32_t    bos, eos;      // -1: none
+    int64_t    n_stops;       // tokens that end a text; eos is the first of them
+    const int32_t *stops;     // [n_stops]
 } ModelConfig;
 
 /* Linear layers of a block in the order of the forward pass. */
@@ -90,12 +92,47 @@ MUST_USE Status model_load(Model *m, Arena *a, Backend *be, const char *path,
 typedef struct {
     const char *name;     // in the checkpoint
     const char *file;     // shard's file name
-    Tensor      view;     // mapped: data valid while the checkpoint is open
+    Tensor      view;     // mapped: data valid while the ModelInfo is open, maybe unaligned
     bool        quantizable;
 } ModelTensor;
 
-/* cs, sn [n_positions, dims/2] f32 with the attention factor in them;
- * sequence: length in use, for dynamic and longrope. ERR_RANGE. */
+typedef struct Checkpoint Checkpoint;
+
+typedef struct {
+    const char  *path, *name, *arch, *config_text;  // as in Model
+    const char  *pairing;        // in words: which heads make a differential head
+    ModelConfig  config;
+    int64_t      n_tensors;
+    ModelTensor *tensors;        // [n_tensors] that the model uses, by name
+    const double *lambda, *lambda_init;  // [n_layers], NULL for plain attention
+    int64_t      n_params, n_quantizable;  // numbers in them; of these, quantizable
+    size_t       n_bytes;        // of tensors in the checkpoint
+    int64_t      n_files;
+    Dtype        stored;         // dtype of most numbers
+    Checkpoint  *checkpoint;     // the mapped files
+} ModelInfo;
+
+/* Reads config and tensor tables and checks all names, shapes and dtypes, but
+ * not the weights (lambda vectors apart). Fails like model_load. */
+MUST_USE Status model_info_open(ModelInfo *info, Arena *a, const char *path);
+/* Unmaps the files; what lies in the arena stays. Zeroed or twice is fine. */
+void model_info_close(ModelInfo *info);
+
+/* Bytes that work on a model takes, about: everything that grows with the model
+ * or with the context is counted, the libraries' scratch is not. */
+typedef struct {
+    size_t weights;       // packed for the products, with the f32 embedding
+    size_t loading;       // beside them while loading: the largest matrix in f32
+    size_t activations;   // of a forward pass over one window
+    size_t records;       // of all statistics
+} ModelMemory;
+
+/* T: positions of a window, >= 1. dtype F32 or BF16: of the products. */
+ModelMemory model_memory(const ModelConfig *c, Dtype dtype, int64_t T);
+
+/* cs, sn [n_positions, dims/2] f32 with the attention factor in them, in the
+ * steps and the precision of transformers. sequence: length in use, for dynamic
+ * and longrope. ERR_RANGE where the config's numbers give no finite tables. */
 MUST_USE Status rope_tables(const Rope *r, int64_t max_positions, int64_t sequence,
                             int64_t n_positions, float *cs, float *sn);
 

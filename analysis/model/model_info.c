@@ -1,0 +1,153 @@
+/* model_info.c - sums over a source's tensors, lambdas, memory estimates. */
+#include "analysis/model/model_info.h"
+
+#include <string.h>
+
+/* --- what it is --- */
+
+/* Last part of the path, without slashes at its end. */
+static const char *last_part(Arena *a, const char *path)
+{
+    size_t end = strlen(path);
+    while (end > 1 && path[end - 1] == '/')
+        end--;
+    size_t begin = end;
+    while (begin > 0 && path[begin - 1] != '/')
+        begin--;
+    return arena_text(a, path + begin, end - begin);
+}
+
+static const char *pairing_text(Arena *a, const Config *c)
+{
+    long long half = c->keys.num_attention_heads / 2, K = c->keys.num_key_value_heads;
+    if (c->arch->pairing == PAIR_NONE)
+        return arena_printf(a, "none, softmax attention");
+    if (K % 2)
+        return arena_printf(a, "query heads i and i+%lld, each with its own key-value pair",
+                            half);
+    return arena_printf(a, "query heads i and i+%lld, key-value heads j and j+%lld", half,
+                        K / 2);
+}
+
+static Status fill_lambda(ModelInfo *info, Arena *a, const Source *s)
+{
+    double *lambda, *init;
+    int64_t n = info->config.n_layers;
+    if (info->config.n_maps == 1)
+        return OK;
+    ARENA_NEW(lambda, a, n);
+    ARENA_NEW(init, a, n);
+    for (int64_t i = 0; i < n; i++) {
+        TRY(source_lambda(&lambda[i], a, s, i));
+        init[i] = diff_lambda_init(i);
+    }
+    info->lambda = lambda;
+    info->lambda_init = init;
+    return OK;
+}
+
+static void sum_tensors(ModelInfo *info)
+{
+    int64_t of_dtype[N_DTYPES] = {0};
+    for (int64_t i = 0; i < info->n_tensors; i++) {
+        const ModelTensor *t = &info->tensors[i];
+        int64_t            n = tensor_count(&t->view);
+        info->n_params += n;
+        info->n_quantizable += t->quantizable ? n : 0;
+        info->n_bytes += tensor_bytes(&t->view);
+        of_dtype[t->view.dtype] += n;
+        if (of_dtype[t->view.dtype] > of_dtype[info->stored])
+            info->stored = t->view.dtype;
+    }
+}
+
+Status model_info_fill(ModelInfo *info, Arena *a, const Source *s)
+{
+    *info = (ModelInfo){
+        .path = s->path,
+        .name = last_part(a, s->path),
+        .arch = s->config.arch->architecture,
+        .config_text = s->config.text,
+        .pairing = pairing_text(a, &s->config),
+        .config = s->config.model,
+        .n_tensors = s->n_used,
+        .tensors = s->used,
+        .n_files = s->checkpoint->n_files,
+        .checkpoint = s->checkpoint,
+    };
+    if (!info->name || !info->pairing)
+        FAIL(ERR_MEMORY, "out of memory: a model's name");
+    sum_tensors(info);
+    return fill_lambda(info, a, s);
+}
+
+Status model_info_open(ModelInfo *info, Arena *a, const char *path)
+{
+    Source source;
+    *info = (ModelInfo){0};
+    TRY(source_open(&source, a, path));
+    Status s = model_info_fill(info, a, &source);
+    if (s != OK) {
+        source_close(&source);
+        *info = (ModelInfo){0};
+    }
+    return s;
+}
+
+void model_info_close(ModelInfo *info)
+{
+    if (info->checkpoint)
+        checkpoint_close(info->checkpoint);
+    *info = (ModelInfo){0};
+}
+
+/* --- memory --- */
+
+static int64_t queries(const ModelConfig *c)
+{
+    return c->n_heads * c->n_maps * c->head_dim;
+}
+
+static int64_t keys(const ModelConfig *c)
+{
+    return c->n_groups * c->n_maps * c->head_dim;
+}
+
+static int64_t layer_weights(const ModelConfig *c)
+{
+    return c->hidden * (2 * queries(c) + 2 * keys(c) + 3 * c->inter);
+}
+
+/* One layer's tap, as value_record_init takes it. */
+static size_t value_record_bytes(int64_t channels, int64_t positions)
+{
+    return sizeof(ValueRecord) + HIST_BINS * sizeof(uint64_t) +
+           (size_t)channels * (sizeof(float) + sizeof(uint64_t)) +
+           (size_t)positions * sizeof(float);
+}
+
+static size_t layer_record_bytes(const ModelConfig *c, int64_t T)
+{
+    size_t M = (size_t)c->n_maps, H = (size_t)c->n_heads;
+    size_t taps = 3 * value_record_bytes(c->hidden, T) + value_record_bytes(queries(c), T) +
+                  value_record_bytes(c->inter, T);
+    size_t logits = sizeof(LogitRecord) + H * M * sizeof(Moments) +
+                    M * HIST_BINS * sizeof(uint64_t) + 2 * M * (size_t)T * sizeof(float);
+    return taps + logits + H * sizeof(ShareRecord);
+}
+
+ModelMemory model_memory(const ModelConfig *c, Dtype dtype, int64_t T)
+{
+    size_t  embed = (size_t)(c->vocab * c->hidden);
+    size_t  packed = (size_t)(c->n_layers * layer_weights(c)) + embed;
+    int64_t rows = c->vocab > c->inter ? c->vocab : c->inter;
+    int64_t largest = rows > queries(c) ? rows : queries(c);
+    int64_t gathered = c->n_maps == 1 ? 0 : queries(c);
+    int64_t width = 2 * c->hidden + 2 * queries(c) + 2 * keys(c) + 2 * c->inter + c->rope.dims;
+    return (ModelMemory){
+        .weights = packed * dtype_size(dtype) + embed * sizeof(float),
+        .loading = (size_t)((largest + gathered) * c->hidden) * sizeof(float),
+        .activations = (size_t)(T * width) * sizeof(float),
+        .records = (size_t)c->n_layers * layer_record_bytes(c, T),
+    };
+}

@@ -1,0 +1,41 @@
+/* source.h - a checkpoint folder whose tensors have been matched with the rules
+ * of its architecture: each is there, of the right shape and dtype, and none is
+ * left over. The weights themselves have not been looked at. */
+#ifndef DQ_SOURCE_H
+#define DQ_SOURCE_H
+
+#include "analysis/model/checkpoint.h"
+#include "analysis/model/config.h"
+
+typedef struct {
+    const char         *path;        // of the folder
+    Config              config;
+    Checkpoint         *checkpoint;  // in the arena
+    const ModelTensor **of_layers;   // [n_layers,N_LAYER_ROLES], NULL where there is none
+    const ModelTensor  *of_model[N_ROLES - N_LAYER_ROLES];
+    ModelTensor        *used;        // [n_used] what the model uses, by name
+    int64_t             n_used;
+} Source;
+
+/* Fails like model_load. Close it before the arena. */
+MUST_USE Status source_open(Source *s, Arena *a, const char *path);
+void            source_close(Source *s);
+
+/* NULL where the model has no such tensor; layer counts for roles of layers only. */
+const ModelTensor *source_tensor(const Source *s, int64_t layer, TensorRole role);
+
+/* All of t as f32 into out, all finite. ERR_RANGE names the first NaN or
+ * infinity and its place. */
+MUST_USE Status source_read(float *out, const Source *s, const ModelTensor *t);
+
+/* lambda of a layer of a differential model, from its four vectors. ERR_RANGE
+ * where it is not finite. */
+MUST_USE Status source_lambda(double *out, Arena *scratch, const Source *s, int64_t layer);
+
+/* Canonical order of the heads of q, k or v: row j of heads (head_dim rows
+ * each) comes from head source_head(...) of the checkpoint. kind W_Q, W_K, W_V. */
+int64_t source_head(const Config *c, WeightKind kind, int64_t j);
+/* Heads there are of it, in canonical order. */
+int64_t source_n_heads(const Config *c, WeightKind kind);
+
+#endif

@@ -1,0 +1,78 @@
+/* source_read.c - weights from the mapped file to finite f32. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "analysis/model/source.h"
+#include "kernels/half.h"
+#include "kernels/size.h"
+
+enum { CHUNK = 16384 };  // items converted at once
+
+/* Items first .. first + n of t; the file need not have aligned them. */
+static void convert(float *out, const Tensor *t, int64_t first, int64_t n)
+{
+    _Alignas(64) unsigned char copy[CHUNK * sizeof(float)];
+    size_t                     size = dtype_size(t->dtype);
+    memcpy(copy, (const unsigned char *)t->data + (size_t)first * size, (size_t)n * size);
+    Tensor part = tensor_1d(t->dtype, copy, n);
+    CHECK(tensor_to_f32(out, &part, 0, n) == OK);  // its dtype was checked on opening
+}
+
+/* First of x[0..n) that is NaN or infinite, n if none is. */
+static int64_t first_not_finite(const float *x, int64_t n)
+{
+    int any = 0;
+    for (int64_t i = 0; i < n; i++)
+        any |= (f32_bits(x[i]) & 0x7f800000u) == 0x7f800000u;
+    if (!any)
+        return n;
+    int64_t i = 0;
+    while (isfinite(x[i]))
+        i++;
+    return i;
+}
+
+static Status not_finite(const Source *s, const ModelTensor *t, int64_t i, float x)
+{
+    char    place[64];
+    int64_t cols = t->view.n_dims == 2 ? t->view.shape[1] : 0;
+    if (cols)
+        snprintf(place, sizeof place, "[%lld,%lld]", (long long)(i / cols),
+                 (long long)(i % cols));
+    else
+        snprintf(place, sizeof place, "[%lld]", (long long)i);
+    FAIL(ERR_RANGE, "%s/%s: tensor %s%s is %s, expected a finite number", s->path, t->file,
+         t->name, place, isnan(x) ? "NaN" : x > 0 ? "inf" : "-inf");
+}
+
+Status source_read(float *out, const Source *s, const ModelTensor *t)
+{
+    int64_t n = tensor_count(&t->view), bad = n;
+#pragma omp parallel for schedule(static) reduction(min : bad)
+    for (int64_t first = 0; first < n; first += CHUNK) {
+        int64_t part = i64_min(CHUNK, n - first);
+        convert(out + first, &t->view, first, part);
+        int64_t wrong = first_not_finite(out + first, part);
+        if (wrong < part)
+            bad = i64_min(bad, first + wrong);
+    }
+    return bad < n ? not_finite(s, t, bad, out[bad]) : OK;
+}
+
+Status source_lambda(double *out, Arena *scratch, const Source *s, int64_t layer)
+{
+    int64_t   d = s->config.keys.head_dim;
+    ArenaMark mark = arena_mark(scratch);
+    float    *v;
+    ARENA_NEW(v, scratch, 4 * d);
+    for (int i = 0; i < 4; i++)
+        TRY(source_read(v + i * d, s,
+                        source_tensor(s, layer, (TensorRole)(ROLE_LAMBDA_Q1 + i))));
+    *out = diff_lambda(v, v + d, v + 2 * d, v + 3 * d, d, diff_lambda_init(layer));
+    arena_rewind(scratch, mark);
+    if (!isfinite((float)*out))
+        FAIL(ERR_RANGE, "%s: lambda of layer %lld is %g, expected a finite number", s->path,
+             (long long)layer, *out);
+    return OK;
+}
