@@ -49,7 +49,8 @@ int64_t series_count(const Series *s);
 
 void series_set_init(SeriesSet *set, Arena *a, const char *model);
 /* Adds a zeroed array and returns it in *out (valid until the next add: take
- * out->data). Strings are kept, not copied. ERR_MEMORY. */
+ * out->data). Strings are kept, not copied. A name is used once (CHECK).
+ * ERR_SHAPE where the bytes do not fit a size_t, ERR_MEMORY. */
 MUST_USE Status series_add(SeriesSet *set, Series **out, SeriesType type, const char *name,
                            const char *unit, const char *about, int n_dims,
                            const char *const *dims, const int64_t *shape);
@@ -58,6 +59,7 @@ const Series *series_find(const SeriesSet *set, const char *name);
 /* Item i as a double, whatever the type. */
 double series_at(const Series *s, int64_t i);
 
+/* A key set again takes the new value. Strings are kept, not copied. ERR_MEMORY. */
 MUST_USE Status series_attr_text(SeriesSet *set, const char *key, const char *text);
 MUST_USE Status series_attr_int(SeriesSet *set, const char *key, int64_t value);
 MUST_USE Status series_attr_real(SeriesSet *set, const char *key, double value);

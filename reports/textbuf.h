@@ -19,6 +19,8 @@ void textbuf_init(TextBuf *b, Arena *a);
 void textbuf_add(TextBuf *b, const char *text);
 void textbuf_bytes(TextBuf *b, const char *text, size_t n);
 void textbuf_printf(TextBuf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* text with what is not UTF-8 replaced by U+FFFD. */
+void textbuf_utf8(TextBuf *b, const char *text);
 /* text with & < > " ' and control characters made safe for HTML, in text and
  * in quoted attributes. */
 void textbuf_html(TextBuf *b, const char *text);
