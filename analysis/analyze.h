@@ -28,7 +28,9 @@ typedef struct {
 enum { ANALYZE_MAPS = 64 };
 
 /* Adds the attributes of the model and the run, the probe's figures, the maps,
- * and (the pass scores as well) attributes nll and perplexity. */
+ * and (the pass scores as well) attributes nll and perplexity. All that the set
+ * keeps lies in its own arena: model and windows may go. t may be NULL: labels
+ * of the maps are then numbers. ERR_RANGE for a layer that is not there. */
 MUST_USE Status analyze_run(SeriesSet *set, Perplexity *p, Model *m, Tokenizer *t,
                             const Windows *w, const AnalyzeOptions *o);
 

@@ -39,13 +39,15 @@ typedef struct {
     int64_t               done, total;  // tokens, for progress
 } Study;
 
-/* Keeps o's pointers. ERR_RANGE for bits outside 2..8 and 16, for two tasks of
- * one name, or when there is neither text nor task. */
+/* Keeps o's pointers: text and files must outlive the study. ERR_RANGE for bits
+ * other than 16, 8, 6, 4, for two tasks of one name, and when there is neither
+ * text nor task. */
 MUST_USE Status study_init(Study *s, Arena *a, const StudyOptions *o);
 /* Runs all logit widths with weights number i, which m holds. */
 MUST_USE Status study_weights(Study *s, int64_t i, Model *m);
 StudyCell      *study_cell(const Study *s, int64_t weights, int64_t bits);
-/* eval/... of the README; tables without rows (no text, no task) are left out. */
+/* eval/... of the README; tables without rows (no text, no task) are left out.
+ * Nothing of the study is needed afterwards. */
 MUST_USE Status study_series(const Study *s, SeriesSet *set);
 
 #endif
