@@ -1,6 +1,7 @@
 /* series.c - lists of named arrays and attributes that grow in an arena. */
 #include "analysis/series.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "kernels/size.h"
@@ -111,6 +112,34 @@ const Series *series_find(const SeriesSet *set, const char *name)
         if (strcmp(set->at[i].name, name) == 0)
             return &set->at[i];
     return NULL;
+}
+
+const Series *series_find_dims(const SeriesSet *set, const char *name, const char *dims)
+{
+    const Series *s = series_find(set, name);
+    if (!s)
+        return NULL;
+    for (int i = 0; i < s->n_dims; i++) {
+        size_t n = strlen(s->dims[i]);
+        if (strncmp(dims, s->dims[i], n) != 0 || dims[n] != (i + 1 < s->n_dims ? ',' : 0))
+            return NULL;
+        dims += n + (i + 1 < s->n_dims);
+    }
+    return *dims ? NULL : s;
+}
+
+double series_get(const Series *s, int64_t i, int64_t j, int64_t k)
+{
+    if (!s || s->n_dims > 3)
+        return NAN;
+    int64_t place[3] = {i, j, k}, at = 0;
+    for (int d = 0; d < 3; d++) {
+        int64_t length = d < s->n_dims ? s->shape[d] : 1;
+        if (place[d] < 0 || place[d] >= length)
+            return NAN;
+        at = at * length + place[d];
+    }
+    return series_at(s, at);
 }
 
 const Attr *series_attr(const SeriesSet *set, const char *key)

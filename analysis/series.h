@@ -56,8 +56,14 @@ MUST_USE Status series_add(SeriesSet *set, Series **out, SeriesType type, const 
                            const char *const *dims, const int64_t *shape);
 /* NULL where there is none of that name. */
 const Series *series_find(const SeriesSet *set, const char *name);
+/* As series_find, but only where its dimensions are exactly those of the list
+ * ("layer,head,map"; "" for a scalar): a set may come from a file. */
+const Series *series_find_dims(const SeriesSet *set, const char *name, const char *dims);
 /* Item i as a double, whatever the type. */
 double series_at(const Series *s, int64_t i);
+/* Item [i,j,k] of a series of at most three dimensions (missing ones are 0).
+ * NaN where s is NULL or the place is outside. */
+double series_get(const Series *s, int64_t i, int64_t j, int64_t k);
 
 /* A key set again takes the new value. Strings are kept, not copied. ERR_MEMORY. */
 MUST_USE Status series_attr_text(SeriesSet *set, const char *key, const char *text);

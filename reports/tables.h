@@ -19,6 +19,7 @@ typedef struct {
 typedef struct {
     const char        *title;
     const char        *note;      // one or two sentences, or NULL
+    int                group;     // column whose change begins a new group of rows
     int                n_columns;
     const char *const *columns;   // what a person reads: "top-1"
     const char *const *keys;      // names in JSON: "top_1"

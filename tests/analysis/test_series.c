@@ -73,6 +73,31 @@ TEST(lists_grow_and_keep_what_they_had)
     arena_close(&a);
 }
 
+TEST(places_and_dimensions_are_checked)
+{
+    Arena a = {0};
+    SeriesSet set;
+    Series *s;
+    const char *dims[] = {"layer", "head"};
+    series_set_init(&set, &a, "m");
+    T_STATUS_OK(series_add(&set, &s, SERIES_I32, "x", "", "", 2, dims, (int64_t[]){2, 3}));
+    for (int i = 0; i < 6; i++)
+        ((int32_t *)s->data)[i] = i;
+    T_OK(series_get(s, 1, 0, 0) == 3 && series_get(s, 1, 2, 0) == 5);
+    T_OK(isnan(series_get(s, 2, 0, 0)) && isnan(series_get(s, 0, 3, 0)));
+    T_OK(isnan(series_get(s, 0, 0, 1)) && isnan(series_get(s, -1, 0, 0)));
+    T_OK(isnan(series_get(NULL, 0, 0, 0)));
+    T_OK(series_find_dims(&set, "x", "layer,head") == s);
+    static const char *const wrong[] = {"", "layer", "layer,", "layer,head,map", "head,layer",
+                                        "layer,heads", "layers,head"};
+    for (int i = 0; i < 7; i++)
+        T_OK(!series_find_dims(&set, "x", wrong[i]));
+    T_STATUS_OK(series_add(&set, &s, SERIES_I32, "y", "", "", 0, NULL, NULL));
+    T_OK(series_find_dims(&set, "y", "") == s && !series_find_dims(&set, "y", "layer"));
+    T_OK(series_get(s, 0, 0, 0) == 0 && isnan(series_get(s, 1, 0, 0)));
+    arena_close(&a);
+}
+
 TEST(an_attribute_set_again_takes_the_new_value)
 {
     Arena a = {0};

@@ -1,0 +1,252 @@
+/* tables.c - which figure of which series stands in which cell. */
+#include "reports/tables.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { MAX_TASKS = 32, MAX_MODELS = 16 };
+
+const char *table_attr_part(Arena *a, const SeriesSet *set, const char *key, char separator,
+                            int64_t i)
+{
+    const Attr *attr = series_attr(set, key);
+    if (!attr || attr->kind != ATTR_TEXT || i < 0)
+        return NULL;
+    const char *p = attr->text;
+    for (; i > 0; i--) {
+        p = strchr(p, separator);
+        if (!p)
+            return NULL;
+        p++;
+    }
+    const char *end = strchr(p, separator);
+    return arena_text(a, p, end ? (size_t)(end - p) : strlen(p));
+}
+
+static Cell text_cell(const char *text)
+{
+    return (Cell){.kind = text ? CELL_TEXT : CELL_NONE, .text = text};
+}
+
+/* NaN says that it was not measured. */
+static Cell value_cell(double value)
+{
+    return (Cell){.kind = isnan(value) ? CELL_NONE : CELL_VALUE, .value = value};
+}
+
+static Cell int_cell(int64_t value)
+{
+    return (Cell){.kind = CELL_INT, .integer = value};
+}
+
+static Status new_table(Table *t, Arena *a, int64_t n_rows, int n_columns)
+{
+    const char **columns, **keys;
+    *t = (Table){.n_columns = n_columns};
+    ARENA_NEW(columns, a, n_columns);
+    ARENA_NEW(keys, a, n_columns);
+    ARENA_NEW(t->cells, a, n_rows * n_columns);
+    t->columns = columns;
+    t->keys = keys;
+    return OK;
+}
+
+static void name_column(Table *t, int i, const char *column, const char *key)
+{
+    ((const char **)t->columns)[i] = column;
+    ((const char **)t->keys)[i] = key;
+}
+
+/* --- outliers --- */
+
+static const struct {
+    const char *label, *top, *median;
+} ACTIVATIONS[] = {
+    {"attention logits", "logits/top/value", "logits/median"},
+    {"hidden states", "hidden/top/value", "hidden/median"},
+};
+static const int RANKS[] = {1, 2, 3, 10, 100};
+enum { N_ACTIVATIONS = 2, N_RANKS = 5 };
+
+static void outlier_row(Table *t, const SeriesSet *set, int activation)
+{
+    const Series *top = series_find_dims(set, ACTIVATIONS[activation].top, "rank");
+    if (!top)
+        return;
+    Cell *row = t->cells + t->n_rows++ * t->n_columns;
+    row[0] = text_cell(set->model);
+    row[1] = text_cell(ACTIVATIONS[activation].label);
+    for (int i = 0; i < N_RANKS; i++)
+        row[2 + i] = value_cell(fabs(series_get(top, RANKS[i] - 1, 0, 0)));
+    row[2 + N_RANKS] = value_cell(
+        series_get(series_find_dims(set, ACTIVATIONS[activation].median, ""), 0, 0, 0));
+}
+
+Status table_outliers(Table *t, Arena *a, const SeriesSet *sets, int n_sets)
+{
+    static const char *const names[][2] = {
+        {"model", "model"}, {"activation", "activation"}, {"top-1", "top_1"},
+        {"top-2", "top_2"}, {"top-3", "top_3"}, {"top-10", "top_10"},
+        {"top-100", "top_100"}, {"median", "median"}};
+    TRY(new_table(t, a, (int64_t)n_sets * N_ACTIVATIONS, 8));
+    for (int i = 0; i < 8; i++)
+        name_column(t, i, names[i][0], names[i][1]);
+    t->title = "Activation outliers";
+    t->group = 1;
+    t->note = "Magnitudes. Attention logits: q·k/√d after RoPE, before mask and softmax, "
+              "allowed positions only. Hidden states: the output of every decoder layer.";
+    for (int activation = 0; activation < N_ACTIVATIONS; activation++)
+        for (int i = 0; i < n_sets; i++)
+            outlier_row(t, &sets[i], activation);
+    return OK;
+}
+
+/* --- accuracy --- */
+
+typedef struct {
+    int         n;
+    const char *name[MAX_TASKS];
+} Tasks;
+
+static int task_number(const Tasks *tasks, const char *name)
+{
+    for (int i = 0; i < tasks->n; i++)
+        if (strcmp(tasks->name[i], name) == 0)
+            return i;
+    return -1;
+}
+
+/* Tasks of all models, in the order they are met. */
+static void collect_tasks(Tasks *tasks, Arena *a, const SeriesSet *sets, int n_sets)
+{
+    *tasks = (Tasks){0};
+    for (int i = 0; i < n_sets; i++) {
+        const Series *accuracy =
+            series_find_dims(&sets[i], "eval/accuracy", "task,weights,logit_bits");
+        for (int64_t k = 0; accuracy && k < accuracy->shape[0]; k++) {
+            const char *name = table_attr_part(a, &sets[i], "eval_tasks", ',', k);
+            if (name && task_number(tasks, name) < 0 && tasks->n < MAX_TASKS)
+                tasks->name[tasks->n++] = name;
+        }
+    }
+}
+
+/* Number of kinds of weights that were scored; 0: nothing was. */
+static int64_t n_weights(const SeriesSet *set)
+{
+    const Series *s = series_find_dims(set, "eval/accuracy", "task,weights,logit_bits");
+    if (s)
+        return s->shape[1];
+    s = series_find_dims(set, "eval/perplexity", "weights,logit_bits");
+    return s ? s->shape[0] : 0;
+}
+
+static int64_t n_bits(const SeriesSet *set)
+{
+    const Series *s = series_find_dims(set, "logit_bits", "logit_bits");
+    return s ? s->shape[0] : 0;
+}
+
+static void accuracy_row(Table *t, Arena *a, const SeriesSet *set, const Tasks *tasks,
+                         int64_t w, int64_t b)
+{
+    const Series *accuracy = series_find_dims(set, "eval/accuracy", "task,weights,logit_bits");
+    const Series *error = series_find_dims(set, "eval/stderr", "task,weights,logit_bits");
+    const Series *perplexity = series_find_dims(set, "eval/perplexity", "weights,logit_bits");
+    Cell *row = t->cells + t->n_rows++ * t->n_columns;
+    row[0] = text_cell(set->model);
+    row[1] = text_cell(table_attr_part(a, set, "eval_weights", ',', w));
+    row[2] = int_cell((int64_t)series_get(series_find(set, "logit_bits"), b, 0, 0));
+    for (int64_t k = 0; accuracy && k < accuracy->shape[0]; k++) {
+        const char *name = table_attr_part(a, set, "eval_tasks", ',', k);
+        int column = name ? task_number(tasks, name) : -1;
+        double value = series_get(accuracy, k, w, b);
+        if (column >= 0 && !isnan(value))
+            row[3 + column] = (Cell){.kind = CELL_PERCENT, .value = value,
+                                     .error = series_get(error, k, w, b)};
+    }
+    row[3 + tasks->n] = value_cell(series_get(perplexity, w, b, 0));
+}
+
+Status table_accuracy(Table *t, Arena *a, const SeriesSet *sets, int n_sets)
+{
+    Tasks tasks;
+    int64_t n_rows = 0;
+    collect_tasks(&tasks, a, sets, n_sets);
+    for (int i = 0; i < n_sets; i++)
+        n_rows += n_weights(&sets[i]) * n_bits(&sets[i]);
+    TRY(new_table(t, a, n_rows, tasks.n + 4));
+    t->title = "Accuracy over the bits of the attention logits";
+    t->note = "Accuracy in per cent ± standard error; perplexity of the text beside it. "
+              "16 bits: not quantized.";
+    name_column(t, 0, "model", "model");
+    name_column(t, 1, "weights", "weights");
+    name_column(t, 2, "logit bits", "logit_bits");
+    for (int i = 0; i < tasks.n; i++)
+        name_column(t, 3 + i, tasks.name[i], tasks.name[i]);
+    name_column(t, 3 + tasks.n, "perplexity", "perplexity");
+    for (int i = 0; i < n_sets; i++)
+        for (int64_t w = 0; w < n_weights(&sets[i]); w++)
+            for (int64_t b = 0; b < n_bits(&sets[i]); b++)
+                accuracy_row(t, a, &sets[i], &tasks, w, b);
+    return OK;
+}
+
+/* --- layers --- */
+
+static const struct {
+    const char *label, *key, *series, *dims;
+} LAYER_FIGURES[] = {
+    {"largest logit", "logit_absmax", "logits/absmax", "layer,head,map"},
+    {"largest hidden", "hidden_absmax", "hidden/absmax", "layer"},
+    {"λ", "lambda", "attention/lambda", "layer"},
+};
+enum { N_LAYER_FIGURES = 3 };
+
+/* Largest of a layer; NaN where there is none. NaN among them is passed over:
+ * it is counted elsewhere. */
+static double layer_largest(const Series *s, int64_t layer)
+{
+    if (!s || layer >= s->shape[0])
+        return NAN;
+    int64_t n = series_count(s) / s->shape[0];
+    double largest = NAN;
+    for (int64_t i = 0; i < n; i++)
+        largest = fmax(largest, series_at(s, layer * n + i));
+    return largest;
+}
+
+Status table_layers(Table *t, Arena *a, const SeriesSet *sets, int n_sets)
+{
+    const Series *of[MAX_MODELS * N_LAYER_FIGURES];
+    int n = 0;
+    int64_t layers = 0;
+    TRY(new_table(t, a, 0, 1 + n_sets * N_LAYER_FIGURES));
+    name_column(t, 0, "layer", "layer");
+    for (int i = 0; i < n_sets && i < MAX_MODELS; i++)
+        for (int k = 0; k < N_LAYER_FIGURES; k++) {
+            const Series *s =
+                series_find_dims(&sets[i], LAYER_FIGURES[k].series, LAYER_FIGURES[k].dims);
+            if (!s || series_count(s) == 0)
+                continue;
+            const char *column =
+                arena_printf(a, "%s: %s", sets[i].model, LAYER_FIGURES[k].label);
+            const char *key = arena_printf(a, "%s/%s", sets[i].model, LAYER_FIGURES[k].key);
+            if (!column || !key)
+                FAIL(ERR_MEMORY, "out of memory: table of layers");
+            of[n++] = s;
+            name_column(t, n, column, key);
+            layers = s->shape[0] > layers ? s->shape[0] : layers;
+        }
+    t->title = "Layer by layer";
+    t->n_columns = 1 + n;
+    t->n_rows = layers;
+    ARENA_NEW(t->cells, a, t->n_rows * t->n_columns);
+    for (int64_t layer = 0; layer < layers; layer++) {
+        Cell *row = t->cells + layer * t->n_columns;
+        row[0] = int_cell(layer);
+        for (int k = 0; k < n; k++)
+            row[1 + k] = value_cell(layer_largest(of[k], layer));
+    }
+    return OK;
+}
