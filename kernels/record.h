@@ -5,6 +5,7 @@
 #ifndef DQ_RECORD_H
 #define DQ_RECORD_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "kernels/arena.h"
@@ -28,9 +29,28 @@ double moments_absmax(const Moments *m);    // 0 while count == 0
 double moments_variance(const Moments *m);  // m2 / count; NaN while count == 0
 double moments_kurtosis(const Moments *m);  // count * m4 / m2^2 (normal: 3)
 
+/* One row of values on its way into Moments, for kernels that meet it in
+ * pieces. Value i of the row is summed in lane i % 16, in order of i; so the
+ * pieces may be cut anywhere, but must come in order. {0} has seen nothing. */
+enum { MOMENT_LANES = 16 };
+
+typedef struct {
+    double   sum[4][MOMENT_LANES];  // of (x - shift)^p, p = 1 .. 4, finite x
+    float    shift;                 // the first finite value
+    float    min, max;              // once started
+    uint32_t absmax;                // bits of the largest finite magnitude
+    bool     started;               // a finite value has come
+    int64_t  seen;                  // values so far: the next one's index
+    int64_t  n_nan, n_pos_inf, n_neg_inf;
+} MomentLanes;
+
+void moment_lanes_add(MomentLanes *row, const float *x, int64_t n);
+/* The row as Moments about its mean, to be merged. */
+void moment_lanes_close(Moments *m, const MomentLanes *row);
+
 /* Histogram of magnitudes. A bin is |x| without its 15 lowest bits: 256 bins
  * an octave, so the middle of a bin is within 0.2 % of all its values. The
- * bins cover all finite f32; bin 0 holds zero and what is below 2^-133. */
+ * bins cover all finite f32; bin 0 holds zero and what is below 2^-134. */
 enum { HIST_BINS = 0x7f80 * 2 };  // 65280: the bits of infinity, >> 15
 
 static inline int32_t hist_bin(uint32_t f32_bits_of_x)
@@ -65,6 +85,7 @@ typedef struct {
 
 /* Magnitude below which (strictly) nothing can enter; 0 while not full. */
 float peaks_threshold(const Peaks *p);
+/* peak->value is finite. */
 void  peaks_add(Peaks *p, const Peak *peak);
 void  peaks_merge(Peaks *into, const Peaks *from);
 

@@ -1,0 +1,156 @@
+/* cpu_attention.h - the parts of attention on the CPU.
+ *
+ * A tile is TILE_ROWS queries of one head of one sequence; threads take tiles.
+ * A tile walks over its keys, TILE_KEYS at a time: logits, recording, fake
+ * quantization, softmax with a running maximum, product with V. A query has
+ * n_maps rows in a tile (row i * M + m is map m of query i), so that both maps
+ * of a differential head run through the same product and share V's loads.
+ *
+ * No figure depends on how rows fall into tiles: a logit is one chain over the
+ * head's dims, a row's sums run in 16 fixed lanes, rows are merged in order. */
+#ifndef DQ_CPU_ATTENTION_H
+#define DQ_CPU_ATTENTION_H
+
+#include "kernels/backend.h"
+#include "kernels/cpu/cpu_record.h"
+
+enum {
+    TILE_ROWS = 48,   // a multiple of GROUP_ROWS
+    TILE_KEYS = 128,  // a multiple of PANEL_KEYS
+    PANEL_KEYS = 64,  // keys packed side by side, transposed: [d, PANEL_KEYS]
+    GROUP_ROWS = 6,   // rows that go through one call of a product
+    PAD = 16          // widths are padded to the widest vector
+};
+
+/* --- cpu_attn_isa.c, once an instruction set --- */
+
+/* C [rows,cols], A [rows,depth], B [depth,cols] and their strides. */
+typedef struct {
+    float       *c;
+    const float *a, *b;
+    int64_t      ldc, lda, ldb;
+} Product;
+
+/* A softmax row in progress: exp(x - top) so far sums to sum. */
+typedef struct {
+    float  top;
+    double sum;
+} SoftmaxRow;
+
+/* What a head's row goes through when its maps are summed up. */
+typedef struct {
+    int64_t      n_maps, dv;    // dv without padding
+    float        weight[2];     // of each map's sum: 1/sum, lambda/sum
+    float        norm_eps, out_scale;
+    const float *norm_weight;   // padded, or NULL
+} HeadFinish;
+
+typedef struct {
+    /* C = keep[row] * C + A B; keep NULL: C = scale * (A B). cols % PAD == 0.
+     * Each output is one chain over depth, in order. */
+    void (*product)(const Product *p, int64_t rows, int64_t cols, int64_t depth,
+                    const float *keep, float scale);
+    /* x[0..n) -> exp(x - top), n >= 1, with room up to the next PAD. Returns
+     * what older sums must be multiplied by. bf16 rounds the weights left in
+     * x, not those summed. */
+    float (*softmax)(float *x, int64_t n, SoftmaxRow *row, bool bf16);
+    /* p = exp(x - top), both with room up to the next PAD. */
+    void (*weights)(float *p, const float *x, int64_t n, float top);
+    /* Bits of the largest magnitude; above those of infinity if NaN is there. */
+    uint32_t (*absmax)(const float *x, int64_t n);
+    /* x -> scale * round(x / scale), |codes| <= limit; room up to the next PAD.
+     * scale 0 gives zeros, NaN or infinity NaN. */
+    void (*quantize)(float *x, int64_t n, float scale, float limit);
+    /* o [n_maps, padded dv] -> out [dv]; o is overwritten. */
+    void (*finish)(float *out, float *o, int64_t ldo, const HeadFinish *f);
+} AttnIsa;
+
+extern const AttnIsa attn_plain, attn_avx2, attn_avx512;
+const AttnIsa *attn_isa(void);  // of this machine (cpu_isa)
+
+/* --- cpu_attention.c: one call, read-only while tiles run --- */
+
+typedef struct {
+    const Attention *a;
+    const AttnIsa   *isa;
+    const RecordIsa *record_isa;
+    const int32_t   *key_start;     // [n_sequences + 1]
+    int64_t          d, dv, dv_pad;
+    const float     *q;             // [T,H*M,d]
+    float           *out;           // [T,H,dv]
+    float           *norm_weight;   // [dv_pad] or NULL
+
+    /* Packed once a call (cpu_attention_pack.c). */
+    float           *k_panels;      // [panels,G,M,d,PANEL_KEYS]
+    float           *v_rows;        // [G,S,dv_pad]
+    int64_t         *panel_start;   // [n_sequences + 1]
+    int64_t          n_keys;        // S of all sequences
+    int64_t          longest;       // S of the longest
+
+    /* Tiles of all sequences and heads, and what they leave behind. */
+    int64_t         *tile_start;    // [n_sequences + 1], tiles of one head
+    float           *row_scale;     // [T,H,M] of the quantized logits, or NULL
+    Moments         *row_moments;   // [T,H,M], or NULL
+    int64_t         *sample_start;  // [n_sequences + 1] rows with shares
+    ShareRecord     *row_shares;    // [samples,H], or NULL
+} AttnCall;
+
+/* One tile: queries row .. row + n_rows of all, at position .. in sequence. */
+typedef struct {
+    int64_t sequence, head, group;
+    int64_t row, n_rows, position;
+} AttnTile;
+
+/* Memory of one thread. */
+typedef struct {
+    float       *q;        // [M,TILE_ROWS,d]
+    float       *x;        // [TILE_ROWS*M,TILE_KEYS] logits, then weights
+    float       *o;        // [TILE_ROWS*M,dv_pad]
+    float       *keep;     // [TILE_ROWS*M]
+    SoftmaxRow  *softmax;  // [TILE_ROWS*M]
+    MomentLanes *lanes;    // [TILE_ROWS*M], or NULL
+    RecordTally *tally;    // or NULL
+} AttnScratch;
+
+/* Keys that query i of the tile may see among those from `key` on; <= 0: none. */
+static inline int64_t tile_allowed(const AttnTile *t, int64_t i, int64_t key)
+{
+    return t->position + i + 1 - key;
+}
+
+/* The tile's row i, map m, among all rows of the call. */
+static inline int64_t call_row(const AttnCall *c, const AttnTile *t, int64_t i, int64_t m)
+{
+    return ((t->row + i) * c->a->n_heads + t->head) * c->a->n_maps + m;
+}
+
+/* cpu_attention_pack.c */
+void attn_pack(const AttnCall *c, const float *k, const float *v, int n_threads);
+
+/* cpu_attention_tile.c */
+void attn_load_queries(const AttnCall *c, const AttnTile *t, AttnScratch *s);
+/* Logits of queries first .. first + n of the tile against keys key .. key +
+ * TILE_KEYS, to s->x; entries past the last allowed key are not meant. */
+void attn_logits(const AttnCall *c, const AttnTile *t, AttnScratch *s, int64_t first,
+                 int64_t n, int64_t key);
+void attn_tile(const AttnCall *c, const AttnTile *t, AttnScratch *s);
+
+/* cpu_attention_quant.c: row_scale holds each row's absmax after attn_absmax,
+ * and its scale after attn_scales. */
+void  attn_absmax(const AttnCall *c, const AttnTile *t, AttnScratch *s);
+void  attn_scales(const AttnCall *c);
+float attn_code_limit(int bits);  // 7 of 4 bits
+
+/* cpu_attention_record.c */
+MUST_USE Status attn_tally_init(RecordTally *y, Arena *arena, const AttnCall *c);
+/* Row r of the tile: logits x[0..n) of s->x against keys key .. key + n. */
+void attn_record_row(const AttnCall *c, const AttnTile *t, AttnScratch *s, int64_t r,
+                     int64_t key, int64_t n);
+/* After all tiles: everything into the call's LogitRecord. */
+void attn_record_merge(const AttnCall *c, const AttnScratch *threads, int n_threads);
+
+/* cpu_attention_share.c: a second pass over chosen rows of a finished tile. */
+void attn_second_pass(const AttnCall *c, const AttnTile *t, AttnScratch *s);
+void attn_share_merge(const AttnCall *c);
+
+#endif

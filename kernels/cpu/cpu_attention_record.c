@@ -1,0 +1,111 @@
+/* cpu_attention_record.c - statistics of the logits, row by row of a tile.
+ * figures   record.h: of logits after the scale, before mask and quantization,
+ *           allowed entries only
+ * cost      cpu_record_isa.c a logit; one Moments a row, merged after the tiles
+ * sums      a row in 16 lanes; rows in order of (sequence, query) a head and map
+ * NaN       counted apart, as infinities are
+ * test      tests/kernels/test_attention_record.c */
+#include <math.h>
+
+#include "kernels/cpu/cpu_attention.h"
+#include "kernels/half.h"
+#include "kernels/size.h"
+
+Status attn_tally_init(RecordTally *y, Arena *arena, const AttnCall *c)
+{
+    *y = (RecordTally){.floor = peaks_threshold(&c->a->record->peaks)};
+    ARENA_NEW(y->hist, arena, c->a->n_maps * HIST_BINS);
+    ARENA_NEW(y->column, arena, c->a->n_maps * c->longest);
+    return OK;
+}
+
+static void offer_peaks(const AttnCall *c, const AttnTile *t, RecordTally *y, const float *x,
+                        Peak at, int64_t n)
+{
+    float threshold = tally_threshold(y);
+    at.layer = c->a->record->layer;
+    at.head = (int32_t)t->head;
+    at.sequence = c->a->batch.number[t->sequence];
+    for (int64_t j = 0; j < n; j++, at.key++) {
+        if (!(fabsf(x[j]) >= threshold) || isinf(x[j]))
+            continue;
+        at.value = x[j];
+        peaks_add(&y->peaks, &at);
+        threshold = tally_threshold(y);
+    }
+}
+
+void attn_record_row(const AttnCall *c, const AttnTile *t, AttnScratch *s, int64_t r,
+                     int64_t key, int64_t n)
+{
+    RecordTally *y = s->tally;
+    int64_t i = r / c->a->n_maps, m = r % c->a->n_maps;
+    const float *x = s->x + r * TILE_KEYS;
+    uint32_t max = c->record_isa->strip(&s->lanes[r], x, n, y->hist + m * HIST_BINS,
+                                        y->column + m * c->longest + key);
+    if (f32_from_bits(max) >= tally_threshold(y))
+        offer_peaks(c, t, y, x, (Peak){.map = (int32_t)m, .key = (int32_t)key,
+                                       .position = (int32_t)(t->position + i)}, n);
+    y->counted += n;
+    if (y->counted >= TALLY_FULL) {
+#pragma omp critical(attn_hist)
+        hist_flush(c->a->record->hist, y->hist, c->a->n_maps * HIST_BINS);
+        y->counted = 0;
+    }
+}
+
+/* One head and map: its rows in order, whatever the threads did. */
+static void merge_moments(const AttnCall *c, int64_t head_map)
+{
+    int64_t maps = c->a->n_heads * c->a->n_maps;
+    int64_t rows = c->a->batch.start[c->a->batch.n_sequences];
+    for (int64_t t = c->a->batch.start[0]; t < rows; t++)
+        moments_merge(&c->a->record->moments[head_map], &c->row_moments[t * maps + head_map]);
+}
+
+/* Row t of all, at that position in its sequence. */
+static void raise_query_absmax(const AttnCall *c, int64_t t, int64_t position)
+{
+    const Attention *a = c->a;
+    const Moments *row = c->row_moments + t * a->n_heads * a->n_maps;
+    for (int64_t i = 0; i < a->n_heads * a->n_maps; i++) {
+        float *max = &a->record->query_absmax[i % a->n_maps * a->record->n_positions + position];
+        float v = (float)moments_absmax(&row[i]);
+        *max = v > *max ? v : *max;
+    }
+}
+
+static void merge_query_absmax(const AttnCall *c)
+{
+    const int32_t *start = c->a->batch.start;
+    for (int64_t b = 0; b < c->a->batch.n_sequences; b++) {
+        int64_t n_keys = c->key_start[b + 1] - c->key_start[b];
+        int64_t before = n_keys - (start[b + 1] - start[b]);  // keys in the cache
+        for (int64_t t = start[b]; t < start[b + 1]; t++)
+            raise_query_absmax(c, t, before + t - start[b]);
+    }
+}
+
+void attn_record_merge(const AttnCall *c, const AttnScratch *threads, int n_threads)
+{
+    LogitRecord *r = c->a->record;
+    enum { SLICE = HIST_BINS / 16 };
+#pragma omp parallel num_threads(n_threads)
+    {
+#pragma omp for schedule(static) nowait
+        for (int64_t i = 0; i < r->n_heads * r->n_maps; i++)
+            merge_moments(c, i);
+#pragma omp for schedule(static)
+        for (int64_t i = 0; i < r->n_maps * HIST_BINS; i += SLICE)
+            for (int j = 0; j < n_threads; j++)
+                hist_flush(r->hist + i, threads[j].tally->hist + i, SLICE);
+    }
+    merge_query_absmax(c);
+    for (int i = 0; i < n_threads; i++) {
+        const RecordTally *y = threads[i].tally;
+        peaks_merge(&r->peaks, &y->peaks);
+        for (int64_t m = 0; m < r->n_maps; m++)
+            absmax_flush(r->key_absmax + m * r->n_positions, y->column + m * c->longest,
+                         c->longest);
+    }
+}

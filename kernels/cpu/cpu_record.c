@@ -1,0 +1,165 @@
+/* cpu_record.c - statistics of hidden states x [T,C], row by row.
+ * figures   ValueRecord of record.h
+ * shapes    any T, C; positions < n_positions
+ * cost      4TC bytes read; cpu_record_isa.c a value
+ * sums      a row in 16 lanes, rows merged in order: bit-equal for any number of
+ *           threads and any cut of the rows into calls
+ * NaN       counted apart, as infinities are
+ * test      tests/kernels/test_record.c */
+#include "kernels/cpu/cpu_record.h"
+
+#include <math.h>
+#include <omp.h>
+#include <string.h>
+
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/half.h"
+#include "kernels/size.h"
+
+const RecordIsa *record_isa(void)
+{
+    static const RecordIsa *const OF[N_CPU_ISAS] = {&record_plain, &record_avx2,
+                                                    &record_avx512};
+    return OF[cpu_isa()];
+}
+
+enum { FLUSH = 64 };  // counters looked at together
+
+static bool any(const uint32_t *x, int64_t n)
+{
+    uint32_t all = 0;
+    for (int64_t i = 0; i < n; i++)
+        all |= x[i];
+    return all;
+}
+
+void hist_flush(uint64_t *into, uint32_t *from, int64_t n)
+{
+    for (int64_t i = 0, m; i < n; i += m) {
+        m = i64_min(n - i, FLUSH);
+        if (!any(from + i, m))
+            continue;
+        for (int64_t j = i; j < i + m; j++)
+            into[j] += from[j];
+        memset(from + i, 0, (size_t)m * sizeof *from);
+    }
+}
+
+void absmax_flush(float *into, const uint32_t *from, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        float v = f32_from_bits(from[i]);
+        into[i] = v > into[i] ? v : into[i];
+    }
+}
+
+typedef struct {
+    const float   *x;          // [T,C]
+    int64_t        C;
+    const Batch   *batch;
+    const int32_t *positions;  // [T]
+    ValueRecord   *record;
+    Moments       *rows;       // [T]
+    RecordTally   *tallies;    // [n_threads]
+} RecordCall;
+
+static int64_t sequence_of(const Batch *batch, int64_t t)
+{
+    int64_t b = 0;
+    while (t >= batch->start[b + 1])
+        b++;
+    return batch->number[b];
+}
+
+static void offer_peaks(const RecordCall *c, RecordTally *y, int64_t t)
+{
+    const float *x = c->x + t * c->C;
+    Peak at = {.layer = c->record->layer, .position = c->positions[t],
+               .sequence = sequence_of(c->batch, t)};
+    float threshold = tally_threshold(y);
+    for (int64_t i = 0; i < c->C; i++) {
+        if (!(fabsf(x[i]) >= threshold) || isinf(x[i]))
+            continue;
+        at.value = x[i];
+        at.channel = (int32_t)i;
+        peaks_add(&y->peaks, &at);
+        threshold = tally_threshold(y);
+    }
+}
+
+static void record_row(const RecordCall *c, const RecordIsa *isa, RecordTally *y, int64_t t)
+{
+    const float *x = c->x + t * c->C;
+    MomentLanes row = {0};
+    float max = f32_from_bits(isa->strip(&row, x, c->C, y->hist, y->column));
+    moment_lanes_close(&c->rows[t], &row);
+    if (max >= tally_threshold(y))
+        offer_peaks(c, y, t);
+    if (max >= 6)
+        for (int64_t i = 0; i < c->C; i++)
+            y->over_6[i] += fabsf(x[i]) >= 6 && !isinf(x[i]);
+    y->counted += c->C;
+    if (y->counted >= TALLY_FULL) {
+#pragma omp critical(record_hist)
+        hist_flush(c->record->hist, y->hist, HIST_BINS);
+        y->counted = 0;
+    }
+}
+
+/* A thread must have more to do than to empty its tally. */
+static int threads_for(const Backend *be, int64_t T, int64_t C)
+{
+    enum { VALUES_A_THREAD = 1 << 16 };
+    int64_t n = i64_min(T, T * C / VALUES_A_THREAD);
+    return (int)i64_max(1, i64_min(be->n_threads, n));
+}
+
+/* In order of rows, then of threads (where order does not matter). */
+static void merge(const RecordCall *c, int64_t T, int n_threads)
+{
+    ValueRecord *r = c->record;
+    for (int64_t t = 0; t < T; t++) {
+        float v = (float)moments_absmax(&c->rows[t]), *max = &r->position_absmax[c->positions[t]];
+        *max = v > *max ? v : *max;
+        moments_merge(&r->moments, &c->rows[t]);
+    }
+    for (int i = 0; i < n_threads; i++) {
+        const RecordTally *y = &c->tallies[i];
+        hist_flush(r->hist, y->hist, HIST_BINS);
+        absmax_flush(r->channel_absmax, y->column, c->C);
+        for (int64_t j = 0; j < c->C; j++)
+            r->channel_over_6[j] += y->over_6[j];
+        peaks_merge(&r->peaks, &y->peaks);
+    }
+}
+
+static Status record_all(Arena *arena, RecordCall *c, int64_t T, int n_threads)
+{
+    const RecordIsa *isa = record_isa();
+    ARENA_NEW(c->rows, arena, T);
+    ARENA_NEW(c->tallies, arena, n_threads);
+    for (int i = 0; i < n_threads; i++) {
+        RecordTally *y = &c->tallies[i];
+        y->floor = peaks_threshold(&c->record->peaks);
+        ARENA_NEW(y->hist, arena, HIST_BINS);
+        ARENA_NEW(y->column, arena, c->C);
+        ARENA_NEW(y->over_6, arena, c->C);
+    }
+#pragma omp parallel for num_threads(n_threads) schedule(static)
+    for (int64_t t = 0; t < T; t++)
+        record_row(c, isa, &c->tallies[omp_get_thread_num()], t);
+    merge(c, T, n_threads);
+    return OK;
+}
+
+Status cpu_record(Backend *be, const Tensor *x, const Batch *batch, const int32_t *positions,
+                  ValueRecord *r)
+{
+    int64_t T = x->shape[0];
+    RecordCall c = {.x = x->data, .C = x->shape[1], .batch = batch, .positions = positions,
+                    .record = r};
+    ArenaMark mark = arena_mark(&be->arena);
+    Status s = record_all(&be->arena, &c, T, threads_for(be, T, c.C));
+    arena_rewind(&be->arena, mark);
+    return s;
+}

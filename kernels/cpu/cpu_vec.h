@@ -1,0 +1,153 @@
+/* cpu_vec.h - the widest float vector of the instruction set a file is compiled
+ * for (isa.cmake): Vec of VEC floats, Ivec of as many int32_t. The compiler's
+ * own + - * & | << >> work on both; here is what they lack. Only for *_isa.c.
+ *
+ * avx2 and avx512 give the same bits wherever sums run in 16 fixed lanes or one
+ * chain an output; plain has no fused multiply-add and rounds once more. */
+#ifndef DQ_CPU_VEC_H
+#define DQ_CPU_VEC_H
+
+#include <stdint.h>
+
+#define VEC_JOIN_(a, b) a##b
+#define VEC_JOIN(a, b) VEC_JOIN_(a, b)
+#define ISA_NAME(prefix) VEC_JOIN(prefix, DQ_ISA)  // ISA_NAME(attn_) = attn_avx2
+
+#if DQ_ISA_avx512
+#include <immintrin.h>
+enum { VEC = 16 };
+#elif DQ_ISA_avx2
+#include <immintrin.h>
+enum { VEC = 8 };
+#else
+enum { VEC = 4 };
+#endif
+
+typedef float   Vec  __attribute__((vector_size(4 * VEC)));
+typedef int32_t Ivec __attribute__((vector_size(4 * VEC)));
+typedef uint32_t Uvec __attribute__((vector_size(4 * VEC)));  // may wrap around
+/* The same anywhere in memory. */
+typedef float   VecAt  __attribute__((vector_size(4 * VEC), aligned(4), may_alias));
+typedef int32_t IvecAt __attribute__((vector_size(4 * VEC), aligned(4), may_alias));
+/* Half as many values, for sums in double. */
+enum { DVEC = VEC / 2 };
+typedef float  HalfAt __attribute__((vector_size(4 * DVEC), aligned(4), may_alias));
+typedef double Dvec   __attribute__((vector_size(8 * DVEC)));
+typedef double DvecAt __attribute__((vector_size(8 * DVEC), aligned(8), may_alias));
+
+#define ALWAYS static inline __attribute__((always_inline))
+
+ALWAYS Vec vec_load(const float *p)
+{
+    return *(const VecAt *)p;
+}
+
+ALWAYS void vec_store(float *p, Vec v)
+{
+    *(VecAt *)p = v;
+}
+
+ALWAYS Ivec ivec_load(const void *p)
+{
+    return *(const IvecAt *)p;
+}
+
+ALWAYS void ivec_store(void *p, Ivec v)
+{
+    *(IvecAt *)p = v;
+}
+
+ALWAYS Vec vec_all(float x)
+{
+    return x - (Vec){0};
+}
+
+ALWAYS Ivec ivec_all(int32_t x)
+{
+    return x - (Ivec){0};
+}
+
+/* DVEC floats at p as doubles. */
+ALWAYS Dvec dvec_from(const float *p)
+{
+    return __builtin_convertvector(*(const HalfAt *)p, Dvec);
+}
+
+/* a * b + c, rounded once where the instruction set can. */
+ALWAYS Vec vec_fma(Vec a, Vec b, Vec c)
+{
+#if DQ_ISA_avx512
+    return (Vec)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+#elif DQ_ISA_avx2
+    return (Vec)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#else
+    return a * b + c;
+#endif
+}
+
+/* x < y ? a : b, lane by lane; b where x or y is NaN. */
+ALWAYS Vec vec_if_less(Vec x, Vec y, Vec a, Vec b)
+{
+#if DQ_ISA_avx512
+    __mmask16 less = _mm512_cmp_ps_mask((__m512)x, (__m512)y, _CMP_LT_OQ);
+    return (Vec)_mm512_mask_blend_ps(less, (__m512)b, (__m512)a);
+#elif DQ_ISA_avx2
+    __m256 less = _mm256_cmp_ps((__m256)x, (__m256)y, _CMP_LT_OQ);
+    return (Vec)_mm256_blendv_ps((__m256)b, (__m256)a, less);
+#else
+    Ivec less = x < y;
+    return (Vec)((less & (Ivec)a) | (~less & (Ivec)b));
+#endif
+}
+
+/* The larger and the smaller; b where either is NaN. */
+ALWAYS Vec vec_max(Vec a, Vec b)
+{
+#if DQ_ISA_avx512
+    return (Vec)_mm512_max_ps((__m512)a, (__m512)b);
+#elif DQ_ISA_avx2
+    return (Vec)_mm256_max_ps((__m256)a, (__m256)b);
+#else
+    return vec_if_less(b, a, a, b);
+#endif
+}
+
+ALWAYS Vec vec_min(Vec a, Vec b)
+{
+#if DQ_ISA_avx512
+    return (Vec)_mm512_min_ps((__m512)a, (__m512)b);
+#elif DQ_ISA_avx2
+    return (Vec)_mm256_min_ps((__m256)a, (__m256)b);
+#else
+    return vec_if_less(a, b, a, b);
+#endif
+}
+
+ALWAYS Ivec ivec_max(Ivec a, Ivec b)
+{
+#if DQ_ISA_avx512
+    return (Ivec)_mm512_max_epi32((__m512i)a, (__m512i)b);
+#elif DQ_ISA_avx2
+    return (Ivec)_mm256_max_epi32((__m256i)a, (__m256i)b);
+#else
+    Ivec more = a > b;
+    return (more & a) | (~more & b);
+#endif
+}
+
+/* v, but x itself where x is NaN: bit tricks on v do not survive NaN. */
+ALWAYS Vec vec_keep_nan(Vec x, Vec v)
+{
+#if DQ_ISA_avx512
+    __mmask16 nan = _mm512_cmp_ps_mask((__m512)x, (__m512)x, _CMP_UNORD_Q);
+    return (Vec)_mm512_mask_blend_ps(nan, (__m512)v, (__m512)x);
+#elif DQ_ISA_avx2
+    __m256 nan = _mm256_cmp_ps((__m256)x, (__m256)x, _CMP_UNORD_Q);
+    return (Vec)_mm256_blendv_ps((__m256)v, (__m256)x, nan);
+#else
+    Ivec nan = x != x;
+    return (Vec)((nan & (Ivec)x) | (~nan & (Ivec)v));
+#endif
+}
+
+#endif

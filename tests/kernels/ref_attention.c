@@ -1,0 +1,269 @@
+/* ref_attention.c - whole maps in double, one loop a formula. */
+#include "tests/kernels/ref_attention.h"
+
+#include <math.h>
+
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/half.h"
+#include "tests/check.h"
+
+enum { GUARD_FLOATS = 16 };
+static const float GUARD_VALUE = 12345;
+
+static Status new_floats(Tensor *t, Arena *a, int64_t n, int64_t guard)
+{
+    float *p;
+    ARENA_NEW(p, a, n + guard);
+    *t = tensor_1d(DTYPE_F32, p, n);
+    return OK;
+}
+
+static void clear_out(Case *c)
+{
+    float *out = c->out.data;
+    for (int64_t i = 0; i < tensor_count(&c->out); i++)
+        out[i] = NAN;
+    for (int64_t i = 0; i < GUARD_FLOATS; i++)
+        out[tensor_count(&c->out) + i] = GUARD_VALUE;
+}
+
+static Status new_out(Case *c)
+{
+    const CaseShape *s = &c->shape;
+    int64_t T = c->start[s->n_sequences], dv = s->head_dim * s->n_maps;
+    TRY(new_floats(&c->out, &c->arena, T * s->n_heads * dv, GUARD_FLOATS));
+    c->out.n_dims = 3;
+    c->out.shape[0] = T, c->out.shape[1] = s->n_heads, c->out.shape[2] = dv;
+    clear_out(c);
+    return OK;
+}
+
+static void fill_normal(const Tensor *t, uint64_t *state)
+{
+    for (int64_t i = 0; i < tensor_count(t); i++)
+        ((float *)t->data)[i] = check_normal(state);
+}
+
+static void fill_whole(const Tensor *t, uint64_t *state)
+{
+    for (int64_t i = 0; i < tensor_count(t); i++)
+        ((float *)t->data)[i] = rintf(3 * check_uniform(state));
+}
+
+static Status matrix(Tensor *t, Arena *a, int64_t rows, int64_t heads, int64_t width)
+{
+    TRY(new_floats(t, a, rows * heads * width, 0));
+    t->n_dims = 3;
+    t->shape[0] = rows, t->shape[1] = heads, t->shape[2] = width;
+    return OK;
+}
+
+Status case_init(Case *c, const CaseShape *s, uint64_t seed)
+{
+    *c = (Case){.shape = *s};
+    for (int64_t b = 0; b < s->n_sequences; b++) {
+        c->start[b + 1] = c->start[b] + (int32_t)s->queries[b];
+        c->key_start[b + 1] = c->key_start[b] + (int32_t)s->keys[b];
+        c->number[b] = 10 + b;
+    }
+    int64_t T = c->start[s->n_sequences], S = c->key_start[s->n_sequences];
+    TRY(matrix(&c->q, &c->arena, T, s->n_heads * s->n_maps, s->head_dim));
+    TRY(matrix(&c->k, &c->arena, S, s->n_groups * s->n_maps, s->head_dim));
+    TRY(matrix(&c->v, &c->arena, S, s->n_groups, s->head_dim * s->n_maps));
+    TRY(new_out(c));
+    fill_normal(&c->q, &seed);
+    fill_normal(&c->k, &seed);
+    fill_normal(&c->v, &seed);
+    c->a = (Attention){
+        .n_heads = s->n_heads, .n_groups = s->n_groups, .n_maps = s->n_maps,
+        .head_dim = s->head_dim, .scale = (float)(1 / sqrt((double)s->head_dim)),
+        .lambda = 0.4f, .norm_eps = s->n_maps == 2 ? 1e-5f : -1, .out_scale = 0.8f,
+        .dtype = DTYPE_F32, .logit_bits = 16,
+    };
+    return OK;
+}
+
+void case_make_exact(Case *c, uint64_t seed)
+{
+    fill_whole(&c->q, &seed);
+    fill_whole(&c->k, &seed);
+    c->a.scale = 0.25f;
+}
+
+Status case_one_sequence(Case *one, const Case *c, int64_t b)
+{
+    const CaseShape *s = &c->shape;
+    *one = (Case){.shape = *s, .q = c->q, .k = c->k, .v = c->v, .a = c->a};
+    one->shape.n_sequences = 1;
+    one->start[1] = (int32_t)(one->shape.queries[0] = s->queries[b]);
+    one->key_start[1] = (int32_t)(one->shape.keys[0] = s->keys[b]);
+    one->number[0] = c->number[b];
+    one->q.data = (float *)c->q.data + c->start[b] * s->n_heads * s->n_maps * s->head_dim;
+    one->k.data = (float *)c->k.data + c->key_start[b] * s->n_groups * s->n_maps * s->head_dim;
+    one->v.data = (float *)c->v.data + c->key_start[b] * s->n_groups * s->n_maps * s->head_dim;
+    one->q.shape[0] = one->start[1];
+    one->k.shape[0] = one->v.shape[0] = one->key_start[1];
+    return new_out(one);
+}
+
+Status case_run(Case *c, int n_threads)
+{
+    Backend be = {.n_threads = n_threads};
+    clear_out(c);
+    c->a.batch = (Batch){c->shape.n_sequences, c->start, c->number};
+    c->a.key_start = c->key_start;
+    Status s = cpu_attention(&be, &c->out, &c->q, &c->k, &c->v, &c->a);
+    arena_close(&be.arena);
+    return s;
+}
+
+bool case_guard_intact(const Case *c)
+{
+    const float *end = (const float *)c->out.data + tensor_count(&c->out);
+    for (int64_t i = 0; i < GUARD_FLOATS; i++)
+        if (end[i] != GUARD_VALUE)
+            return false;
+    return true;
+}
+
+static double input(const Case *c, const Tensor *t, int64_t i)
+{
+    float x = ((const float *)t->data)[i];
+    return (double)(c->a.dtype == DTYPE_BF16 ? bf16_round(x) : x);
+}
+
+/* One logit: query t of all, key s of all. */
+static double logit(const Case *c, int64_t h, int64_t m, int64_t t, int64_t s)
+{
+    int64_t M = c->a.n_maps, d = c->a.head_dim, g = h / (c->a.n_heads / c->a.n_groups);
+    double sum = 0;
+    for (int64_t i = 0; i < d; i++)
+        sum += input(c, &c->q, ((t * c->a.n_heads + h) * M + m) * d + i) *
+               input(c, &c->k, ((s * c->a.n_groups + g) * M + m) * d + i);
+    return sum * (double)c->a.scale;
+}
+
+static int64_t map_at(const Case *c, const RefMaps *r, int64_t h, int64_t m, int64_t t)
+{
+    return ((h * c->a.n_maps + m) * r->T + t) * r->S;
+}
+
+/* Allowed entries of n rows, fake-quantized together, in f32. */
+static void quantize(const RefMaps *r, const int64_t *row, int64_t n, int bits)
+{
+    float limit = (float)((1 << (bits - 1)) - 1), max = 0;
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t s = 0; s < r->S; s++) {
+            double x = r->logits[row[i] + s];
+            if (!(x == -INFINITY) && !(fabsf((float)x) <= max))
+                max = isnan(max) ? max : fabsf((float)x);
+        }
+    float scale = max / limit;
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t s = 0; s < r->S; s++) {
+            float x = (float)r->logits[row[i] + s];
+            if (x == -INFINITY)
+                continue;
+            float code = scale == 0 ? x : rintf(x / scale);
+            code = code > limit ? limit : code < -limit ? -limit : code;
+            r->logits[row[i] + s] = (double)(code * scale);
+        }
+}
+
+static Status quantize_all(const RefMaps *r, Arena *arena, const Case *c)
+{
+    int64_t maps = c->a.n_heads * c->a.n_maps, *row;
+    ARENA_NEW(row, arena, maps * r->T);
+    for (int64_t i = 0; i < maps * r->T; i++)
+        row[i] = i * r->S;
+    int64_t n = c->a.logit_scale == SCALE_TENSOR ? maps * r->T
+              : c->a.logit_scale == SCALE_HEAD   ? r->T
+                                                 : 1;
+    for (int64_t i = 0; i < maps * r->T; i += n)
+        quantize(r, row + i, n, c->a.logit_bits);
+    return OK;
+}
+
+static void softmax(double *w, const double *x, int64_t n)
+{
+    double max = -INFINITY, sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        max = x[i] > max ? x[i] : max;
+    for (int64_t i = 0; i < n; i++)
+        sum += w[i] = exp(x[i] - max);
+    for (int64_t i = 0; i < n; i++)
+        w[i] /= sum;
+}
+
+/* One output row of one head from its row of the differential map. */
+static void output(const RefMaps *r, const Case *c, int64_t b, int64_t h, int64_t t)
+{
+    const Attention *a = &c->a;
+    int64_t dv = a->head_dim * a->n_maps, g = h / (a->n_heads / a->n_groups);
+    int64_t allowed = r->S - r->T + t + 1;
+    double *o = r->out + (t * a->n_heads + h) * dv, square = 0;
+    for (int64_t i = 0; i < dv; i++) {
+        for (int64_t s = 0; s < allowed; s++)
+            o[i] += r->diff[(h * r->T + t) * r->S + s] *
+                    input(c, &c->v, ((c->key_start[b] + s) * a->n_groups + g) * dv + i);
+        square += o[i] * o[i];
+    }
+    double rms = sqrt(square / (double)dv + (double)a->norm_eps);
+    for (int64_t i = 0; a->norm_eps >= 0 && i < dv; i++)
+        o[i] = o[i] / rms * (double)a->out_scale *
+               (a->norm_weight ? (double)a->norm_weight[i] : 1);
+}
+
+static void row_weights(const RefMaps *r, const Case *c, int64_t h, int64_t t)
+{
+    int64_t allowed = r->S - r->T + t + 1;
+    double *diff = r->diff + (h * r->T + t) * r->S;
+    for (int64_t m = 0; m < c->a.n_maps; m++) {
+        double *w = r->weights + map_at(c, r, h, m, t);
+        softmax(w, r->logits + map_at(c, r, h, m, t), allowed);
+        for (int64_t s = 0; s < allowed; s++)
+            diff[s] += m == 0 ? w[s] : -(double)c->a.lambda * w[s];
+    }
+}
+
+Status ref_attention(RefMaps *r, Arena *arena, const Case *c, int64_t b)
+{
+    int64_t H = c->a.n_heads, M = c->a.n_maps;
+    int64_t T = c->shape.queries[b], S = c->shape.keys[b];
+    *r = (RefMaps){.T = T, .S = S};
+    ARENA_NEW(r->logits, arena, H * M * T * S);
+    ARENA_NEW(r->weights, arena, H * M * T * S);
+    ARENA_NEW(r->diff, arena, H * T * S);
+    ARENA_NEW(r->out, arena, T * H * M * c->a.head_dim);
+    for (int64_t h = 0; h < H; h++)
+        for (int64_t m = 0; m < M; m++)
+            for (int64_t t = 0; t < T; t++)
+                for (int64_t s = 0; s < S; s++)
+                    r->logits[map_at(c, r, h, m, t) + s] =
+                        s > S - T + t ? -INFINITY
+                                      : logit(c, h, m, c->start[b] + t, c->key_start[b] + s);
+    if (c->a.logit_bits < 16)
+        TRY(quantize_all(r, arena, c));
+    for (int64_t h = 0; h < H; h++)
+        for (int64_t t = 0; t < T; t++) {
+            row_weights(r, c, h, t);
+            output(r, c, b, h, t);
+        }
+    return OK;
+}
+
+double ref_error(const Case *c, const RefMaps *r, int64_t b)
+{
+    int64_t width = c->a.n_heads * c->a.n_maps * c->a.head_dim;
+    const float *out = (const float *)c->out.data + c->start[b] * width;
+    double max = 0, error = 0;
+    for (int64_t i = 0; i < r->T * width; i++) {
+        double e = fabs((double)out[i] - r->out[i]);
+        max = fmax(max, fabs(r->out[i]));
+        if (!(e <= error))
+            error = e;
+        if (isnan(error))
+            return NAN;
+    }
+    return error / max;
+}

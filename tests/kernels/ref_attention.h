@@ -1,0 +1,47 @@
+/* ref_attention.h - attention in double that stores whole maps, and cases to
+ * run it on. Slow and obvious: what the kernel is held against. */
+#ifndef REF_ATTENTION_H
+#define REF_ATTENTION_H
+
+#include "kernels/backend.h"
+
+typedef struct {
+    int64_t n_heads, n_groups, n_maps, head_dim;
+    int64_t n_sequences;
+    int64_t queries[8], keys[8];  // of each sequence
+} CaseShape;
+
+/* Inputs and outputs of one call. Close the arena when done. */
+typedef struct {
+    Arena     arena;
+    CaseShape shape;
+    Tensor    q, k, v, out;
+    int32_t   start[9], key_start[9];
+    int64_t   number[8];
+    Attention a;
+} Case;
+
+/* Normal q, k, v. out is NaN with a guard behind it. Sequences are numbered 10,
+ * 11, ...; norm on with lambda 0.4 where there are two maps. */
+Status case_init(Case *c, const CaseShape *shape, uint64_t seed);
+/* Small whole numbers in q and k and a scale of 1/4: exact logits in f32. */
+void   case_make_exact(Case *c, uint64_t seed);
+/* Sequence b alone; shares memory with c but for its output. */
+Status case_one_sequence(Case *one, const Case *c, int64_t b);
+Status case_run(Case *c, int n_threads);
+bool   case_guard_intact(const Case *c);
+
+/* Sequence b: [H,M,T,S], -inf and 0 where masked. */
+typedef struct {
+    int64_t T, S;
+    double *logits, *weights;
+    double *diff;   // [H,T,S]
+    double *out;    // [T,H,dv]
+} RefMaps;
+
+/* Reads c's inputs and options; its logits quantized as asked, in f32. */
+Status ref_attention(RefMaps *r, Arena *arena, const Case *c, int64_t b);
+/* Largest |out - ref| of sequence b over the largest |ref|; NaN if any is. */
+double ref_error(const Case *c, const RefMaps *r, int64_t b);
+
+#endif
