@@ -6,6 +6,8 @@
 #include "analysis/series.h"
 #include "reports/textbuf.h"
 
+enum { TABLE_BITS = 16 };  // widths of logits that are shown at most
+
 typedef enum { CELL_NONE, CELL_TEXT, CELL_INT, CELL_VALUE, CELL_PERCENT } CellKind;
 
 typedef struct {

@@ -8,7 +8,7 @@
 #include "kernels/record.h"
 #include "tests/check.h"
 
-enum { HIST_FIRST = 28000, HIST_N = 6000 };
+enum { HIST_FIRST = 28000, HIST_N = 8000 };
 
 typedef struct {
     SeriesSet *set;
