@@ -1,0 +1,264 @@
+/* backend.c - opening a device, its memory, and the checks before each
+ * operation. Attention's are in backend_attention.c. */
+#include "kernels/backend.h"
+
+#include <math.h>
+#include <omp.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "kernels/size.h"
+
+/* --- devices and memory --- */
+
+static Status open_device(Backend *be, const char *name)
+{
+    if (strcmp(name, "cpu") == 0)
+        return cpu_open(be);
+    if (strcmp(name, "cuda") == 0)
+        return cuda_open(be);
+    if (strcmp(name, "auto") != 0)
+        FAIL(ERR_USAGE, "unknown device \"%.40s\", expected cpu, cuda or auto", name);
+    Status s = cuda_open(be);
+    if (s != ERR_DEVICE)
+        return s;
+    int n_threads = be->n_threads;
+    backend_close(be);
+    be->n_threads = n_threads;
+    return cpu_open(be);
+}
+
+Status backend_open(Backend *be, const char *name, int n_threads)
+{
+    *be = (Backend){0};
+    if (n_threads < 0)
+        FAIL(ERR_RANGE, "%d threads, expected 0 (all cores) or more", n_threads);
+    be->n_threads = n_threads ? n_threads : omp_get_num_procs();
+    Status s = open_device(be, name);
+    if (s != OK)
+        backend_close(be);
+    return s;
+}
+
+void backend_close(Backend *be)
+{
+    if (be->ops)
+        be->ops->close(be);
+    arena_close(&be->arena);
+    *be = (Backend){0};
+}
+
+Status backend_tensor(Backend *be, Tensor *t, int n_dims, const int64_t *shape)
+{
+    size_t n = 1;
+    CHECK(n_dims >= 0 && n_dims <= TENSOR_MAX_DIMS);
+    *t = (Tensor){.dtype = DTYPE_F32, .n_dims = n_dims};
+    for (int i = 0; i < n_dims; i++) {
+        t->shape[i] = shape[i];
+        if (shape[i] < 0 || !size_mul(n, (size_t)shape[i], &n) || n > INT64_MAX / 8)
+            FAIL(ERR_RANGE, "a tensor whose dim %d is %lld does not fit in memory", i,
+                 (long long)shape[i]);
+    }
+    t->data = be->ops->alloc(be, (int64_t)n, sizeof(float));
+    if (!t->data) {
+        char text[128];
+        FAIL(ERR_MEMORY, "out of memory: a tensor %s of F32", tensor_shape_text(t, text));
+    }
+    return OK;
+}
+
+ArenaMark backend_mark(const Backend *be)
+{
+    return arena_mark(&be->arena);
+}
+
+void backend_rewind(Backend *be, ArenaMark mark)
+{
+    arena_rewind(&be->arena, mark);
+}
+
+Status backend_upload(Backend *be, Tensor *dst, const void *host)
+{
+    return be->ops->upload(be, dst, host);
+}
+
+Status backend_download(Backend *be, void *host, const Tensor *src)
+{
+    return be->ops->download(be, host, src);
+}
+
+/* --- checks --- */
+
+/* t [rows,cols] f32; -1 stands for any. */
+static Status check_2d(const char *op, const char *name, const Tensor *t, int64_t rows,
+                       int64_t cols)
+{
+    char text[128], want[2][24] = {"any", "any"};
+    if (rows >= 0)
+        snprintf(want[0], sizeof want[0], "%lld", (long long)rows);
+    if (cols >= 0)
+        snprintf(want[1], sizeof want[1], "%lld", (long long)cols);
+    bool fits = t->n_dims == 2 && (rows < 0 || t->shape[0] == rows) &&
+                (cols < 0 || t->shape[1] == cols);
+    if (!fits || t->dtype != DTYPE_F32)
+        FAIL(ERR_SHAPE, "%s: %s is %s %s, expected F32 [%s,%s]", op, name,
+             dtype_name(t->dtype), tensor_shape_text(t, text), want[0], want[1]);
+    return OK;
+}
+
+static Status check_1d(const char *op, const char *name, const Tensor *t, int64_t n)
+{
+    char text[128];
+    if (t->dtype != DTYPE_F32 || t->n_dims != 1 || t->shape[0] != n)
+        FAIL(ERR_SHAPE, "%s: %s is %s %s, expected F32 [%lld]", op, name,
+             dtype_name(t->dtype), tensor_shape_text(t, text), (long long)n);
+    return OK;
+}
+
+/* Every of values[0..n) in [low,high). */
+static Status check_values(const char *op, const char *name, const int32_t *values, int64_t n,
+                           int64_t low, int64_t high)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (values[i] < low || values[i] >= high)
+            FAIL(ERR_RANGE, "%s: %s %lld is %d, expected %lld to %lld", op, name, (long long)i,
+                 (int)values[i], (long long)low, (long long)high - 1);
+    return OK;
+}
+
+/* Rows are counted in int32_t. */
+static Status check_rows(const char *op, const Tensor *x)
+{
+    if (x->shape[0] > INT32_MAX)
+        FAIL(ERR_RANGE, "%s: %lld rows, at most %d", op, (long long)x->shape[0], INT32_MAX);
+    return OK;
+}
+
+/* --- operations --- */
+
+Status op_linear_pack(Backend *be, Linear *out, const float *w, const float *bias, int64_t n,
+                      int64_t k, Dtype dtype)
+{
+    if (n < 1 || k < 1 || n > INT32_MAX || k > INT32_MAX)
+        FAIL(ERR_SHAPE, "linear_pack: weights [%lld,%lld], expected 1 to %d each",
+             (long long)n, (long long)k, INT32_MAX);
+    if (dtype != DTYPE_F32 && dtype != DTYPE_BF16)
+        FAIL(ERR_UNSUPPORTED, "linear_pack: products in %s, expected F32 or BF16",
+             dtype_name(dtype));
+    *out = (Linear){.n = n, .k = k, .dtype = dtype};
+    return be->ops->linear_pack(be, out, w, bias);
+}
+
+Status op_linear(Backend *be, Tensor *y, const Tensor *x, const Linear *w)
+{
+    TRY(check_2d("linear", "x", x, -1, w->k));
+    TRY(check_2d("linear", "y", y, x->shape[0], w->n));
+    TRY(check_rows("linear", x));
+    return be->ops->linear(be, y, x, w);
+}
+
+Status op_embed(Backend *be, Tensor *y, const Tensor *table, const int32_t *ids)
+{
+    TRY(check_2d("embed", "table", table, -1, -1));
+    TRY(check_2d("embed", "y", y, -1, table->shape[1]));
+    TRY(check_values("embed", "token id", ids, y->shape[0], 0, table->shape[0]));
+    return be->ops->embed(be, y, table, ids);
+}
+
+Status op_rmsnorm(Backend *be, Tensor *y, const Tensor *x, const Tensor *w, float eps)
+{
+    TRY(check_2d("rmsnorm", "x", x, -1, -1));
+    if (x->shape[1] < 1)
+        FAIL(ERR_SHAPE, "rmsnorm: x has rows of 0 values");
+    TRY(check_2d("rmsnorm", "y", y, x->shape[0], x->shape[1]));
+    TRY(check_1d("rmsnorm", "w", w, x->shape[1]));
+    if (!(eps >= 0 && eps < INFINITY))
+        FAIL(ERR_RANGE, "rmsnorm: eps is %g, expected a finite number >= 0", (double)eps);
+    return be->ops->rmsnorm(be, y, x, w, eps);
+}
+
+Status op_rope(Backend *be, Tensor *x, int64_t heads, const Tensor *cs, const Tensor *sn,
+               const int32_t *positions)
+{
+    TRY(check_2d("rope", "x", x, -1, -1));
+    TRY(check_2d("rope", "cs", cs, -1, -1));
+    TRY(check_2d("rope", "sn", sn, cs->shape[0], cs->shape[1]));
+    int64_t row = x->shape[1], rot = 2 * cs->shape[1];
+    if (heads < 1 || row % heads || rot > row / heads)
+        FAIL(ERR_SHAPE, "rope: rows of %lld in %lld heads, with %lld dims to turn in each",
+             (long long)row, (long long)heads, (long long)rot);
+    TRY(check_values("rope", "position", positions, x->shape[0], 0, cs->shape[0]));
+    return be->ops->rope(be, x, heads, cs, sn, positions);
+}
+
+Status op_glu(Backend *be, Tensor *gate, const Tensor *up, Activation act)
+{
+    TRY(check_2d("glu", "gate", gate, -1, -1));
+    TRY(check_2d("glu", "up", up, gate->shape[0], gate->shape[1]));
+    if ((unsigned)act >= N_ACTS)
+        FAIL(ERR_UNSUPPORTED, "glu: unknown activation %d", (int)act);
+    return be->ops->glu(be, gate, up, act);
+}
+
+Status op_add(Backend *be, Tensor *y, const Tensor *x)
+{
+    char a[128], b[128];
+    bool same = x->n_dims == y->n_dims && x->dtype == DTYPE_F32 && y->dtype == DTYPE_F32;
+    for (int i = 0; same && i < x->n_dims; i++)
+        same = x->shape[i] == y->shape[i];
+    if (!same)
+        FAIL(ERR_SHAPE, "add: %s %s to %s %s, expected F32 of one shape",
+             dtype_name(x->dtype), tensor_shape_text(x, a), dtype_name(y->dtype),
+             tensor_shape_text(y, b));
+    return be->ops->add(be, y, x);
+}
+
+/* Sequences that cover exactly rows 0 .. T. */
+static Status check_batch(const char *op, const Batch *batch, int64_t T)
+{
+    int64_t n = batch->n_sequences;
+    if (n < 1 || batch->start[0] != 0 || batch->start[n] != T)
+        FAIL(ERR_SHAPE, "%s: %lld sequences, expected them to cover rows 0 to %lld", op,
+             (long long)n, (long long)T);
+    for (int64_t b = 0; b < n; b++)
+        if (batch->start[b] > batch->start[b + 1])
+            FAIL(ERR_SHAPE, "%s: sequence %lld ends before it starts", op, (long long)b);
+    return OK;
+}
+
+Status op_record(Backend *be, const Tensor *x, const Batch *batch, const int32_t *positions,
+                 ValueRecord *r)
+{
+    TRY(check_2d("record", "x", x, -1, r->n_channels));
+    TRY(check_batch("record", batch, x->shape[0]));
+    TRY(check_values("record", "position", positions, x->shape[0], 0, r->n_positions));
+    return be->ops->record(be, x, batch, positions, r);
+}
+
+Status op_score(Backend *be, const Tensor *x, const Linear *head, const int32_t *targets,
+                float *logprob, int32_t *best)
+{
+    TRY(check_2d("score", "x", x, -1, head->k));
+    TRY(check_rows("score", x));
+    TRY(check_values("score", "target", targets, x->shape[0], INT32_MIN, head->n));
+    return be->ops->score(be, x, head, targets, logprob, best);
+}
+
+/* --- names --- */
+
+const char *activation_name(Activation act)
+{
+    static const char *const NAMES[N_ACTS] = {
+        [ACT_SILU] = "silu", [ACT_GELU] = "gelu", [ACT_GELU_TANH] = "gelu_tanh",
+        [ACT_RELU] = "relu"};
+    CHECK((unsigned)act < N_ACTS);
+    return NAMES[act];
+}
+
+const char *logit_scale_name(LogitScale s)
+{
+    static const char *const NAMES[N_SCALES] = {
+        [SCALE_TENSOR] = "tensor", [SCALE_HEAD] = "head", [SCALE_ROW] = "row"};
+    CHECK((unsigned)s < N_SCALES);
+    return NAMES[s];
+}

@@ -1,0 +1,93 @@
+/* cpu_backend.h - what the files of the CPU backend share. */
+#ifndef DQ_CPU_BACKEND_H
+#define DQ_CPU_BACKEND_H
+
+#include "kernels/backend.h"
+#include "kernels/cpufeat.h"
+
+typedef struct Gemm Gemm;          // cpu_gemm.h
+typedef struct GemmEngine GemmEngine;
+
+/* Backend.state of "cpu". */
+typedef struct {
+    Arena       arena;             // engine and its primitives, until close
+    Arena       scratch_arena;     // holds only scratch
+    void       *scratch;
+    size_t      scratch_bytes;
+    GemmEngine *gemms;
+} CpuState;
+
+static inline CpuState *cpu_state(Backend *be)
+{
+    return be->state;
+}
+
+/* Memory for one operation, aligned to 64, not zeroed; valid until the next
+ * call. It stays with the backend: fresh pages for every operation would cost
+ * more than some of them. ERR_MEMORY. */
+MUST_USE Status cpu_scratch(Backend *be, void **out, size_t bytes);
+
+/* Threads worth starting for `work` multiplications or moves. */
+static inline int cpu_threads(const Backend *be, int64_t work)
+{
+    return work < 1 << 15 ? 1 : be->n_threads;
+}
+
+/* Row-wise work of the small operations (cpu_rows_isa.c), once an instruction
+ * set. Sums run in 16 fixed lanes. */
+typedef struct {
+    void (*round_bf16)(uint16_t *y, const float *x, int64_t n);
+    void (*round_to_bf16)(float *y, const float *x, int64_t n);  // kept as f32
+    void (*rmsnorm)(float *y, const float *x, const float *w, int64_t n, float eps);
+    void (*rope)(float *x, int64_t half, const float *cs, const float *sn);
+    void (*add)(float *y, const float *x, int64_t n);
+    void (*glu[N_ACTS])(float *gate, const float *up, int64_t n);
+} RowsIsa;
+
+/* Panels of weights times one vector (cpu_matvec_isa.c): y[64] gets one chain
+ * of sums over K each, in order. Layouts: cpu_gemm.h. */
+typedef struct {
+    void (*f32)(float *y, const float *x, const float *panel, int64_t K);
+    void (*bf16)(float *y, const float *x, const uint16_t *panel, int64_t K);  // K even
+    void (*expand)(float *out, const uint16_t *panel, int64_t K);  // to the f32 layout
+} MatvecIsa;
+
+/* log sum exp of a row of logits that comes in pieces (cpu_score_isa.c). */
+typedef struct {
+    float   top;      // largest so far, NaN passed over
+    int32_t best;     // where it first stood
+    double  sum;      // of exp(x - top)
+} ScoreRow;
+
+typedef struct {
+    /* The next n logits, n % 64 == 0, the first of them number `first`. */
+    void (*fold)(ScoreRow *row, const float *x, int64_t n, int64_t first);
+    /* Adds what follows. */
+    void (*merge)(ScoreRow *row, const ScoreRow *next);
+} ScoreIsa;
+
+extern const RowsIsa   rows_plain, rows_avx2, rows_avx512;
+extern const MatvecIsa matvec_plain, matvec_avx2, matvec_avx512;
+extern const ScoreIsa  score_plain, score_avx2, score_avx512;
+
+const RowsIsa   *cpu_rows(void);
+const MatvecIsa *cpu_matvec(void);
+const ScoreIsa  *cpu_score_isa(void);
+
+/* The operations, one a file; shapes were checked in backend.c. */
+Status cpu_linear_pack(Backend *be, Linear *out, const float *w, const float *bias);
+Status cpu_linear(Backend *be, Tensor *y, const Tensor *x, const Linear *w);
+Status cpu_embed(Backend *be, Tensor *y, const Tensor *table, const int32_t *ids);
+Status cpu_rmsnorm(Backend *be, Tensor *y, const Tensor *x, const Tensor *w, float eps);
+Status cpu_rope(Backend *be, Tensor *x, int64_t heads, const Tensor *cs, const Tensor *sn,
+                const int32_t *positions);
+Status cpu_attention(Backend *be, Tensor *out, const Tensor *q, const Tensor *k,
+                     const Tensor *v, const Attention *a);
+Status cpu_glu(Backend *be, Tensor *gate, const Tensor *up, Activation act);
+Status cpu_add(Backend *be, Tensor *y, const Tensor *x);
+Status cpu_record(Backend *be, const Tensor *x, const Batch *batch, const int32_t *positions,
+                  ValueRecord *r);
+Status cpu_score(Backend *be, const Tensor *x, const Linear *head, const int32_t *targets,
+                 float *logprob, int32_t *best);
+
+#endif

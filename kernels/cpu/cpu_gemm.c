@@ -1,0 +1,377 @@
+/* cpu_gemm.c - blocks of products through oneDNN, versions 2 and 3.
+ * C [32, 64 p] f32 = X [32, k_pad] W, W p panels of cpu_gemm.h
+ * shapes  any N, K, rows >= 0; the last chunk is padded with rows of zeros
+ * types   f32; bf16 inputs and weights with f32 sums where oneDNN has a kernel
+ *         for it, else the panel is expanded and multiplied in f32
+ * threads ours; each runs oneDNN alone on its block with its own scratchpad
+ * sums    one order an output, whichever row of a chunk it stands in
+ * test    tests/kernels/test_linear.c */
+#include "kernels/cpu/cpu_gemm.h"
+
+#include <omp.h>
+#include <oneapi/dnnl/dnnl.h>
+#include <string.h>
+
+#include "kernels/half.h"
+#include "kernels/size.h"
+
+/* Blocked needs oneDNN's kernels for AVX-512; plain takes one panel as a
+ * row-major matrix, which its older gemm multiplies on any processor. */
+typedef enum { GEMM_F32, GEMM_BF16, GEMM_F32_PLAIN } GemmKind;
+
+#if DNNL_VERSION_MAJOR >= 3
+typedef dnnl_memory_desc_t Layout;
+#define LAYOUT_ARG(l) (l)
+#define layout_make dnnl_memory_desc_create_with_tag
+#define layout_free(l) dnnl_memory_desc_destroy(l)
+#else
+typedef dnnl_memory_desc_t Layout;
+#define LAYOUT_ARG(l) (&(l))
+#define layout_make dnnl_memory_desc_init_by_tag
+#define layout_free(l) ((void)(l))
+#endif
+
+struct Gemm {
+    Gemm            *next;
+    GemmKind         kind;
+    int64_t          k_pad, n_panels;
+    dnnl_engine_t    engine;
+    dnnl_primitive_t primitive;   // NULL: oneDNN has no good kernel for this
+    Layout           layout[4];   // of x, w, c, scratchpad
+    int              n_layouts;
+    size_t           scratchpad_bytes;
+};
+
+struct GemmEngine {
+    dnnl_engine_t engine;
+    Gemm         *first;
+};
+
+Status gemm_error(int error, const char *what)
+{
+    if (error == dnnl_out_of_memory)
+        FAIL(ERR_MEMORY, "%s: oneDNN is out of memory", what);
+    FAIL(ERR_DEVICE, "%s: oneDNN failed with status %d", what, error);
+}
+
+Status gemm_engine_open(CpuState *st)
+{
+    ARENA_NEW(st->gemms, &st->arena, 1);
+    int error = dnnl_engine_create(&st->gemms->engine, dnnl_cpu, 0);
+    if (error != dnnl_success) {
+        st->gemms = NULL;
+        return gemm_error(error, "opening the CPU");
+    }
+    return OK;
+}
+
+void gemm_engine_close(CpuState *st)
+{
+    if (!st->gemms)
+        return;
+    for (Gemm *g = st->gemms->first; g; g = g->next) {
+        if (g->primitive)
+            dnnl_primitive_destroy(g->primitive);
+        for (int i = 0; i < g->n_layouts; i++)
+            layout_free(g->layout[i]);
+    }
+    dnnl_engine_destroy(st->gemms->engine);
+    st->gemms = NULL;
+}
+
+const void *cpu_weights_panel(const CpuWeights *w, Dtype dtype, int64_t i)
+{
+    return (const char *)w->data + (size_t)(i * w->k_pad * PANEL) * dtype_size(dtype);
+}
+
+/* --- one primitive --- */
+
+static int make_layouts(Gemm *g)
+{
+    const dnnl_data_type_t type = g->kind == GEMM_BF16 ? dnnl_bf16 : dnnl_f32;
+    const dnnl_format_tag_t tag = g->kind == GEMM_F32    ? dnnl_BA16a64b
+                                  : g->kind == GEMM_BF16 ? dnnl_BA16a64b2a
+                                                         : dnnl_ab;
+    const int64_t N = g->n_panels * PANEL, K = g->k_pad;
+    dnnl_dims_t x = {GEMM_ROWS, K}, w = {K, N}, c = {GEMM_ROWS, N};
+    int error = layout_make(&g->layout[0], 2, x, type, dnnl_ab);
+    g->n_layouts += error == dnnl_success;
+    if (error == dnnl_success)
+        error = layout_make(&g->layout[1], 2, w, type, tag);
+    g->n_layouts += error == dnnl_success;
+    if (error == dnnl_success)
+        error = layout_make(&g->layout[2], 2, c, dnnl_f32, dnnl_ab);
+    g->n_layouts += error == dnnl_success;
+    return error;
+}
+
+static int describe(dnnl_primitive_desc_t *pd, const Gemm *g, dnnl_primitive_attr_t attr)
+{
+#if DNNL_VERSION_MAJOR >= 3
+    return dnnl_matmul_primitive_desc_create(pd, g->engine, g->layout[0], g->layout[1],
+                                             NULL, g->layout[2], attr);
+#else
+    dnnl_matmul_desc_t desc;
+    int error = dnnl_matmul_desc_init(&desc, &g->layout[0], &g->layout[1], NULL,
+                                      &g->layout[2]);
+    if (error == dnnl_success)
+        error = dnnl_primitive_desc_create(pd, &desc, attr, g->engine, NULL);
+    return error;
+#endif
+}
+
+/* A reference kernel would take these layouts too, a thousand times slower. */
+static bool is_good(const dnnl_primitive_desc_t pd, GemmKind kind)
+{
+    const char *name = "";
+    if (dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, (void *)&name))
+        return false;
+    return kind == GEMM_F32_PLAIN || strncmp(name, "brg", 3) == 0;
+}
+
+static int finish(Gemm *g, dnnl_primitive_desc_t pd)
+{
+    g->scratchpad_bytes = dnnl_memory_desc_get_size(
+        dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0));
+    dnnl_dims_t bytes = {(dnnl_dim_t)(g->scratchpad_bytes ? g->scratchpad_bytes : 1)};
+    int error = layout_make(&g->layout[3], 1, bytes, dnnl_u8, dnnl_a);
+    g->n_layouts += error == dnnl_success;
+    if (!error)
+        error = dnnl_primitive_create(&g->primitive, pd);
+    return error;
+}
+
+static int make_primitive(Gemm *g)
+{
+    dnnl_primitive_attr_t attr = NULL;
+    dnnl_primitive_desc_t pd = NULL;
+    int error = make_layouts(g);
+    if (!error)
+        error = dnnl_primitive_attr_create(&attr);
+    if (!error)
+        error = dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
+    if (!error)  // whatever the environment says: f32 is f32
+        error = dnnl_primitive_attr_set_fpmath_mode(attr, dnnl_fpmath_mode_strict);
+    if (!error)
+        error = describe(&pd, g, attr);
+    if (error == dnnl_unimplemented && g->kind != GEMM_F32_PLAIN)
+        error = dnnl_success;
+    else if (!error && is_good(pd, g->kind))
+        error = finish(g, pd);
+    if (pd)
+        dnnl_primitive_desc_destroy(pd);
+    if (attr)
+        dnnl_primitive_attr_destroy(attr);
+    return error;
+}
+
+static Status gemm_get(const Gemm **out, CpuState *st, GemmKind kind, int64_t k_pad,
+                       int64_t n_panels)
+{
+    GemmEngine *e = st->gemms;
+    for (Gemm *g = e->first; g; g = g->next)
+        if (g->kind == kind && g->k_pad == k_pad && g->n_panels == n_panels) {
+            *out = g;
+            return OK;
+        }
+    Gemm *g;
+    ARENA_NEW(g, &st->arena, 1);
+    *g = (Gemm){.next = e->first, .kind = kind, .k_pad = k_pad, .n_panels = n_panels,
+                .engine = e->engine};
+    e->first = g;
+    /* oneDNN plans for the threads it could have: it shall have one. */
+    int n_threads = omp_get_max_threads();
+    omp_set_num_threads(1);
+    int error = make_primitive(g);
+    omp_set_num_threads(n_threads);
+    if (error) {
+        e->first = g->next;
+        return gemm_error(error, "preparing a matrix product");
+    }
+    *out = g;
+    return OK;
+}
+
+/* --- rows waiting for one layer --- */
+
+static Status choose_gemms(GemmRun *run, CpuState *st)
+{
+    const CpuWeights *w = run->weights;
+    bool              bf16 = run->linear->dtype == DTYPE_BF16;
+    int64_t           group = i64_min(GROUP_PANELS, w->n_panels);
+    GemmKind          kind = bf16 ? GEMM_BF16 : GEMM_F32;
+    if (cpu_isa() == CPU_AVX512)
+        TRY(gemm_get(&run->group, st, kind, w->k_pad, group));
+    if (!run->group || !run->group->primitive) {
+        group = 1;
+        kind = GEMM_F32_PLAIN;
+        run->expand = bf16;
+        TRY(gemm_get(&run->group, st, kind, w->k_pad, group));
+    }
+    run->group_panels = group;
+    run->n_groups = ceil_div(w->n_panels, group);
+    int64_t rest = w->n_panels - (run->n_groups - 1) * group;
+    return gemm_get(&run->last, st, kind, w->k_pad, rest);
+}
+
+/* Bytes of each thread: C, oneDNN's scratchpad, an expanded panel. */
+static size_t thread_bytes(const GemmRun *run)
+{
+    size_t pad = i64_max((int64_t)run->group->scratchpad_bytes,
+                         (int64_t)run->last->scratchpad_bytes);
+    size_t panel = run->expand ? (size_t)(run->weights->k_pad * PANEL) * sizeof(float) : 0;
+    return GEMM_ROWS * GROUP_COLS * sizeof(float) + (pad + 63) / 64 * 64 + panel;
+}
+
+static bool bf16_inputs(const GemmRun *run)
+{
+    return run->linear->dtype == DTYPE_BF16 && !run->expand && !run->one_row;
+}
+
+static void stage_row(const GemmRun *run, char *to, const float *x)
+{
+    int64_t K = run->linear->k, k_pad = run->weights->k_pad;
+    size_t  item = bf16_inputs(run) ? 2 : 4;
+    if (item == 2)
+        cpu_rows()->round_bf16((uint16_t *)(void *)to, x, K);
+    else if (run->linear->dtype == DTYPE_BF16)
+        cpu_rows()->round_to_bf16((float *)(void *)to, x, K);
+    else
+        memcpy(to, x, (size_t)K * sizeof *x);
+    memset(to + (size_t)K * item, 0, (size_t)(k_pad - K) * item);
+}
+
+static void stage(GemmRun *run, const float *x, const int32_t *rows, int n_threads)
+{
+    int64_t n = run->n_rows - run->n_direct;
+    int64_t n_staged = run->one_row ? n : ceil_div(n, GEMM_ROWS) * GEMM_ROWS;
+#pragma omp parallel for num_threads(n_threads)
+    for (int64_t i = 0; i < n_staged; i++) {
+        char   *to = run->staged + (size_t)i * run->row_bytes;
+        int64_t row = run->n_direct + i;
+        if (i >= n)
+            memset(to, 0, run->row_bytes);
+        else
+            stage_row(run, to, x + (rows ? rows[row] : row) * run->linear->k);
+    }
+}
+
+Status gemm_run_open(GemmRun *run, Backend *be, const Linear *w, const Tensor *x,
+                     const int32_t *rows, int64_t n_rows, size_t extra, void **extra_at)
+{
+    *run = (GemmRun){.linear = w, .weights = w->packed, .matvec = cpu_matvec()};
+    run->n_rows = n_rows;
+    run->n_chunks = ceil_div(n_rows, GEMM_ROWS);
+    run->one_row = x->shape[0] == 1;
+    TRY(choose_gemms(run, cpu_state(be)));
+    run->direct = x->data;
+    if (w->dtype == DTYPE_F32 && w->k == run->weights->k_pad && !rows)
+        run->n_direct = n_rows / GEMM_ROWS * GEMM_ROWS;
+    run->row_bytes = (size_t)run->weights->k_pad * (bf16_inputs(run) ? 2 : 4);
+    run->thread_bytes = thread_bytes(run);
+
+    size_t rows_staged = (size_t)(run->n_chunks * GEMM_ROWS - run->n_direct), staged, bytes;
+    size_t threads = (size_t)be->n_threads * run->thread_bytes;
+    void  *memory;
+    extra = (extra + 63) / 64 * 64;
+    if (!size_mul(rows_staged, run->row_bytes, &staged) ||
+        !size_add(staged, threads, &bytes) || !size_add(bytes, extra, &bytes))
+        FAIL(ERR_MEMORY, "out of memory: %lld rows of %zu bytes", (long long)n_rows,
+             run->row_bytes);
+    TRY(cpu_scratch(be, &memory, bytes));
+    if (extra_at)
+        *extra_at = memory;
+    run->thread_memory = (char *)memory + extra;
+    run->staged = run->thread_memory + threads;
+    stage(run, x->data, rows, cpu_threads(be, n_rows * w->k));
+    return OK;
+}
+
+/* --- one thread's block --- */
+
+static char *block_memory(const GemmRun *run, int thread)
+{
+    return run->thread_memory + (size_t)thread * run->thread_bytes;
+}
+
+static int make_memory(GemmBlock *b, void *const at[4])
+{
+    dnnl_engine_t engine = b->gemm->engine;
+    int           error = dnnl_stream_create((dnnl_stream_t *)&b->stream, engine,
+                                             dnnl_stream_default_flags);
+    for (int i = 0; i < 4 && !error; i++)
+        error = dnnl_memory_create((dnnl_memory_t *)&b->memory[i],
+                                   LAYOUT_ARG(b->gemm->layout[i]), engine, at[i]);
+    return error;
+}
+
+void gemm_block_open(GemmBlock *b, const GemmRun *run, int64_t group, int thread)
+{
+    char *memory = block_memory(run, thread);
+    *b = (GemmBlock){.run = run, .c = (float *)(void *)memory};
+    bool  is_last = group == run->n_groups - 1;
+    Dtype dtype = run->linear->dtype;
+    b->gemm = is_last ? run->last : run->group;
+    b->cols = b->gemm->n_panels * PANEL;
+    b->first = group * run->group_panels * PANEL;
+    b->panels = cpu_weights_panel(run->weights, dtype, group * run->group_panels);
+    if (run->one_row)
+        return;
+    char *pad = memory + GEMM_ROWS * GROUP_COLS * sizeof(float);
+    if (run->expand) {
+        size_t bytes = (size_t)(run->weights->k_pad * PANEL) * sizeof(float);
+        float *panel = (float *)(void *)(memory + run->thread_bytes - bytes);
+        run->matvec->expand(panel, b->panels, run->weights->k_pad);
+        b->panels = panel;
+    }
+    b->error = make_memory(b, (void *[4]){b->c, (void *)b->panels, b->c, pad});
+}
+
+/* The vector against each panel, by the kernel for one row. */
+static void one_row(GemmBlock *b)
+{
+    const GemmRun *run = b->run;
+    const float   *x = run->n_direct ? run->direct : (const float *)(void *)run->staged;
+    int64_t        K = run->weights->k_pad;
+    for (int64_t i = 0; i < b->gemm->n_panels; i++) {
+        float *c = b->c + i * PANEL;
+        if (run->linear->dtype == DTYPE_BF16)
+            run->matvec->bf16(c, x, (const uint16_t *)b->panels + i * K * PANEL, K);
+        else
+            run->matvec->f32(c, x, (const float *)b->panels + i * K * PANEL, K);
+    }
+}
+
+void gemm_block(GemmBlock *b, int64_t chunk)
+{
+    const GemmRun *run = b->run;
+    if (run->one_row) {
+        one_row(b);
+        return;
+    }
+    if (b->error)
+        return;
+    int64_t row = chunk * GEMM_ROWS;
+    void   *x = row < run->n_direct
+                    ? (void *)(run->direct + row * run->linear->k)
+                    : run->staged + (size_t)(row - run->n_direct) * run->row_bytes;
+    b->error = dnnl_memory_set_data_handle(b->memory[0], x);
+    dnnl_exec_arg_t args[4] = {{DNNL_ARG_SRC, b->memory[0]},
+                               {DNNL_ARG_WEIGHTS, b->memory[1]},
+                               {DNNL_ARG_DST, b->memory[2]},
+                               {DNNL_ARG_SCRATCHPAD, b->memory[3]}};
+    if (!b->error)
+        b->error = dnnl_primitive_execute(b->gemm->primitive, b->stream, 4, args);
+    if (!b->error)
+        b->error = dnnl_stream_wait(b->stream);
+}
+
+int gemm_block_close(GemmBlock *b)
+{
+    for (int i = 0; i < 4; i++)
+        if (b->memory[i])
+            dnnl_memory_destroy(b->memory[i]);
+    if (b->stream)
+        dnnl_stream_destroy(b->stream);
+    return b->error;
+}

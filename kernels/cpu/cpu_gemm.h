@@ -1,0 +1,94 @@
+/* cpu_gemm.h - products of 32 rows with panels of a weight matrix by oneDNN.
+ *
+ * oneDNN is called with one shape of block from one thread each, and the
+ * threads are ours: so what is summed in which order depends neither on their
+ * number nor on how many rows there are. It reaches the rate of its own
+ * threading (measured: M 512, N = K = 2048).
+ *
+ * Weights W [N,K] lie in panels of 64 outputs, padded with zeros:
+ *   f32   [panels, k_pad, 64]        k_pad = K up to 16
+ *   bf16  [panels, k_pad/2, 64, 2]   k_pad = K up to 32
+ * which oneDNN calls BA16a64b and BA16a64b2a and prefers from AVX-512 on, and
+ * which a matrix-vector product reads in order as well. */
+#ifndef DQ_CPU_GEMM_H
+#define DQ_CPU_GEMM_H
+
+#include "kernels/cpu/cpu_backend.h"
+
+enum { GEMM_ROWS = 32, PANEL = 64, GROUP_PANELS = 4, GROUP_COLS = PANEL * GROUP_PANELS };
+
+/* Linear.packed of this backend. */
+typedef struct {
+    int64_t n_panels, k_pad;
+    void   *data;
+} CpuWeights;
+
+/* Where panel i starts. */
+const void *cpu_weights_panel(const CpuWeights *w, Dtype dtype, int64_t i);
+
+MUST_USE Status gemm_engine_open(CpuState *st);
+void            gemm_engine_close(CpuState *st);
+
+/* One linear layer with rows waiting for it. Set up by gemm_run_open, then
+ * read-only while threads compute blocks of it. */
+typedef struct {
+    const Linear     *linear;
+    const CpuWeights *weights;
+    const MatvecIsa  *matvec;        // for one row, and for expand
+    bool              one_row;       // x of the operation has T == 1
+    bool              expand;        // bf16 weights, f32 products
+    int64_t           n_rows, n_chunks;   // chunks of GEMM_ROWS
+    int64_t           group_panels, n_groups;
+    const Gemm       *group, *last;  // a whole group of panels, the last one
+    const float      *direct;        // rows used where they lie: the first ones
+    int64_t           n_direct;      //   n_direct, a multiple of GEMM_ROWS
+    char             *staged;        // the rest, converted and padded
+    size_t            row_bytes;
+    char             *thread_memory;
+    size_t            thread_bytes;
+} GemmRun;
+
+/* rows: which of x [T,K] to use, [n_rows] in order, or NULL for all. extra:
+ * bytes of scratch for the caller, at *extra_at (may be NULL with 0). Takes the
+ * backend's scratch. The rule for one row: T == 1 goes through the
+ * matrix-vector kernel, whatever `rows` says, as oneDNN is slow at it; its
+ * last bit may then differ from the same row in a batch. */
+MUST_USE Status gemm_run_open(GemmRun *run, Backend *be, const Linear *w, const Tensor *x,
+                              const int32_t *rows, int64_t n_rows, size_t extra,
+                              void **extra_at);
+
+/* One thread's work on one group of columns. */
+typedef struct {
+    const GemmRun *run;
+    const Gemm    *gemm;
+    float         *c;        // [GEMM_ROWS, cols], result of gemm_block
+    int64_t        cols;     // PANEL * panels, with padding past N
+    int64_t        first;    // number of the first column
+    const void    *panels;
+    void          *stream, *memory[4];
+    int            error;    // of oneDNN, 0 none
+} GemmBlock;
+
+void gemm_block_open(GemmBlock *b, const GemmRun *run, int64_t group, int thread);
+/* Rows chunk * GEMM_ROWS ... to b->c. */
+void gemm_block(GemmBlock *b, int64_t chunk);
+/* Returns b->error. */
+int  gemm_block_close(GemmBlock *b);
+
+/* Rows in a chunk, columns below N in a block. */
+static inline int64_t gemm_chunk_rows(const GemmRun *run, int64_t chunk)
+{
+    int64_t left = run->n_rows - chunk * GEMM_ROWS;
+    return left < GEMM_ROWS ? left : GEMM_ROWS;
+}
+
+static inline int64_t gemm_block_cols(const GemmBlock *b)
+{
+    int64_t left = b->run->linear->n - b->first;
+    return left < b->cols ? left : b->cols;
+}
+
+/* ERR_DEVICE from a status of oneDNN. */
+MUST_USE Status gemm_error(int error, const char *what);
+
+#endif

@@ -1,0 +1,119 @@
+/* cpu_linear.c - packing of weights and y = x W^T + bias.
+ * y[t,n] = sum_k x[t,k] w[n,k] + bias[n]
+ * shapes  x [T,K], y [T,N] f32, W [N,K] packed as cpu_gemm.h says; any T, N, K
+ * cost    2 T N K flops; T == 1 reads all of W: memory bound
+ * types   f32, or bf16 weights and inputs with f32 sums
+ * threads take a group of columns and up to TASK_CHUNKS chunks of rows each
+ * sums    as cpu_gemm.h; T == 1 by the matrix-vector kernel, see gemm_run_open
+ * NaN     any NaN in row t makes row t NaN
+ * test    tests/kernels/test_linear.c */
+#include <omp.h>
+#include <string.h>
+
+#include "kernels/cpu/cpu_gemm.h"
+#include "kernels/half.h"
+#include "kernels/size.h"
+
+enum { TASK_CHUNKS = 8 };
+
+/* Output n of a panel and input k stand here in the panel. */
+static inline int64_t at_f32(int64_t n, int64_t k)
+{
+    return k * PANEL + n;
+}
+
+static inline int64_t at_bf16(int64_t n, int64_t k)
+{
+    return k / 2 * (2 * PANEL) + 2 * n + k % 2;
+}
+
+static void pack_panel(void *panel, Dtype dtype, const float *w, int64_t rows, int64_t K)
+{
+    uint16_t *half = panel;
+    float    *full = panel;
+    for (int64_t n = 0; n < rows; n++)
+        for (int64_t k = 0; k < K; k++) {
+            float x = w[n * K + k];
+            if (dtype == DTYPE_BF16)
+                half[at_bf16(n, k)] = bf16_from_f32(x);
+            else
+                full[at_f32(n, k)] = x;
+        }
+}
+
+static Status pack_bias(Backend *be, Linear *out, const float *bias)
+{
+    float *copy = arena_raw(&be->arena, out->n, sizeof *copy);
+    if (!copy)
+        FAIL(ERR_MEMORY, "out of memory: bias of %lld", (long long)out->n);
+    memcpy(copy, bias, (size_t)out->n * sizeof *copy);
+    out->bias = tensor_1d(DTYPE_F32, copy, out->n);
+    return OK;
+}
+
+Status cpu_linear_pack(Backend *be, Linear *out, const float *w, const float *bias)
+{
+    int64_t     N = out->n, K = out->k, step = out->dtype == DTYPE_BF16 ? 32 : 16;
+    size_t      item = dtype_size(out->dtype), panel_bytes;
+    CpuWeights *p;
+    ARENA_NEW(p, &be->arena, 1);
+    p->n_panels = ceil_div(N, PANEL);
+    p->k_pad = ceil_div(K, step) * step;
+    if (!size_mul((size_t)p->k_pad, PANEL * item, &panel_bytes) ||
+        !(p->data = arena_raw(&be->arena, p->n_panels, panel_bytes)))
+        FAIL(ERR_MEMORY, "out of memory: weights [%lld,%lld] as %s", (long long)N,
+             (long long)K, dtype_name(out->dtype));
+#pragma omp parallel for num_threads(cpu_threads(be, N * K))
+    for (int64_t i = 0; i < p->n_panels; i++) {
+        char *panel = (char *)p->data + (size_t)i * panel_bytes;
+        memset(panel, 0, panel_bytes);
+        pack_panel(panel, out->dtype, w + i * PANEL * K, i64_min(PANEL, N - i * PANEL), K);
+    }
+    out->packed = p;
+    return bias ? pack_bias(be, out, bias) : OK;
+}
+
+/* Rows of the block's C that exist, to their place in y. */
+static void store(const GemmBlock *b, int64_t chunk, float *y)
+{
+    const Linear *w = b->run->linear;
+    const float  *bias = w->bias.data;
+    int64_t       cols = gemm_block_cols(b), rows = gemm_chunk_rows(b->run, chunk);
+    for (int64_t i = 0; i < rows; i++) {
+        const float *c = b->c + i * b->cols;
+        float       *to = y + (chunk * GEMM_ROWS + i) * w->n + b->first;
+        if (!bias)
+            memcpy(to, c, (size_t)cols * sizeof *to);
+        else
+            for (int64_t n = 0; n < cols; n++)
+                to[n] = c[n] + bias[b->first + n];
+    }
+}
+
+Status cpu_linear(Backend *be, Tensor *y, const Tensor *x, const Linear *w)
+{
+    int64_t T = x->shape[0];
+    GemmRun run;
+    if (T == 0)
+        return OK;
+    TRY(gemm_run_open(&run, be, w, x, NULL, T, 0, NULL));
+    int64_t n_strips = ceil_div(run.n_chunks, TASK_CHUNKS);
+    int     error = 0;
+#pragma omp parallel for schedule(dynamic) num_threads(cpu_threads(be, T * w->n * w->k))
+    for (int64_t task = 0; task < run.n_groups * n_strips; task++) {
+        GemmBlock b;
+        int64_t   first = task % n_strips * TASK_CHUNKS;
+        int64_t   end = i64_min(first + TASK_CHUNKS, run.n_chunks);
+        gemm_block_open(&b, &run, task / n_strips, omp_get_thread_num());
+        for (int64_t chunk = first; chunk < end; chunk++) {
+            gemm_block(&b, chunk);
+            store(&b, chunk, y->data);
+        }
+        int failed = gemm_block_close(&b);
+        if (failed) {
+#pragma omp atomic write
+            error = failed;
+        }
+    }
+    return error ? gemm_error(error, "matrix product") : OK;
+}

@@ -1,0 +1,86 @@
+/* cpu_open.c - the table of the CPU backend, its memory, its choice of kernels. */
+#include <string.h>
+
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/cpu_gemm.h"
+
+static void cpu_close(Backend *be)
+{
+    CpuState *st = cpu_state(be);
+    gemm_engine_close(st);
+    arena_close(&st->scratch_arena);
+    arena_close(&st->arena);
+}
+
+static void *cpu_alloc(Backend *be, int64_t n, size_t size)
+{
+    return arena_raw(&be->arena, n, size);
+}
+
+static Status cpu_upload(Backend *be, Tensor *dst, const void *host)
+{
+    (void)be;
+    memcpy(dst->data, host, tensor_bytes(dst));
+    return OK;
+}
+
+static Status cpu_download(Backend *be, void *host, const Tensor *src)
+{
+    (void)be;
+    memcpy(host, src->data, tensor_bytes(src));
+    return OK;
+}
+
+Status cpu_scratch(Backend *be, void **out, size_t bytes)
+{
+    CpuState *st = cpu_state(be);
+    if (bytes > st->scratch_bytes) {
+        arena_close(&st->scratch_arena);
+        st->scratch_bytes = 0;
+        st->scratch = arena_raw(&st->scratch_arena, 1, bytes);
+        if (!st->scratch)
+            FAIL(ERR_MEMORY, "out of memory: %zu bytes for one operation", bytes);
+        st->scratch_bytes = bytes;
+    }
+    *out = st->scratch;
+    return OK;
+}
+
+#define CHOICE(type, function, table)                                              \
+    const type *function(void)                                                     \
+    {                                                                              \
+        static const type *const OF[N_CPU_ISAS] = {&table##_plain, &table##_avx2,  \
+                                                   &table##_avx512};               \
+        return OF[cpu_isa()];                                                      \
+    }
+
+CHOICE(RowsIsa, cpu_rows, rows)
+CHOICE(MatvecIsa, cpu_matvec, matvec)
+CHOICE(ScoreIsa, cpu_score_isa, score)
+
+static const BackendOps CPU_OPS = {
+    .name = "cpu",
+    .close = cpu_close,
+    .alloc = cpu_alloc,
+    .upload = cpu_upload,
+    .download = cpu_download,
+    .linear_pack = cpu_linear_pack,
+    .linear = cpu_linear,
+    .embed = cpu_embed,
+    .rmsnorm = cpu_rmsnorm,
+    .rope = cpu_rope,
+    .attention = cpu_attention,
+    .glu = cpu_glu,
+    .add = cpu_add,
+    .record = cpu_record,
+    .score = cpu_score,
+};
+
+Status cpu_open(Backend *be)
+{
+    CpuState *st;
+    ARENA_NEW(st, &be->arena, 1);
+    be->state = st;
+    be->ops = &CPU_OPS;
+    return gemm_engine_open(st);
+}

@@ -1,0 +1,141 @@
+/* cpu_rows_isa.c - the small operations on one row of n values.
+ * round_bf16 y = x to nearest even, NaN stays NaN
+ * rmsnorm    y = x * w / sqrt(mean x^2 + eps); the sum in double, 16 lanes
+ * rope       the halves of one head turn by cs, sn [half]
+ * add        y += x
+ * glu        gate = act(gate) * up; exp, erf within 1e-7 (cpu_vec_math.h)
+ * shapes     any n >= 0; in place where input and output are one argument
+ * NaN        stays in its place; in rmsnorm any NaN makes the row NaN
+ * test       tests/kernels/test_{norm,rope,glu,linear}.c, every instruction set */
+#include <math.h>
+#include <string.h>
+
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/cpu_vec_math.h"
+#include "kernels/half.h"
+
+enum { LANES = 16, LANE_DVECS = LANES / DVEC };
+
+/* bf16_from_f32 without its branch, for the compiler to vectorize. */
+ALWAYS uint32_t bf16_high(uint32_t u)
+{
+    uint32_t rounded = u + 0x7fff + ((u >> 16) & 1), quiet = u | 0x400000;
+    return (u & 0x7fffffff) > 0x7f800000 ? quiet : rounded;
+}
+
+static void round_bf16(uint16_t *restrict y, const float *restrict x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        y[i] = (uint16_t)(bf16_high(f32_bits(x[i])) >> 16);
+}
+
+static void round_to_bf16(float *restrict y, const float *restrict x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        y[i] = f32_from_bits(bf16_high(f32_bits(x[i])) & 0xffff0000u);
+}
+
+static double sum_of_squares(const float *x, int64_t n)
+{
+    Dvec    sum[LANE_DVECS] = {{0}};
+    double  lane[LANES];
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int j = 0; j < LANE_DVECS; j++) {
+            Dvec v = dvec_from(x + i + j * DVEC);
+            sum[j] += v * v;
+        }
+    memcpy(lane, sum, sizeof lane);
+    for (int j = 0; i < n; i++, j++)
+        lane[j] += (double)x[i] * x[i];
+    for (int half = LANES / 2; half > 0; half /= 2)
+        for (int j = 0; j < half; j++)
+            lane[j] += lane[j + half];
+    return lane[0];
+}
+
+static void rmsnorm(float *y, const float *x, const float *w, int64_t n, float eps)
+{
+    float   scale = (float)(1 / sqrt(sum_of_squares(x, n) / (double)n + (double)eps));
+    int64_t i = 0;
+    for (; i + VEC <= n; i += VEC)
+        vec_store(y + i, vec_load(x + i) * vec_all(scale) * vec_load(w + i));
+    for (; i < n; i++)
+        y[i] = x[i] * scale * w[i];
+}
+
+static void rope(float *x, int64_t half, const float *cs, const float *sn)
+{
+    int64_t i = 0;
+    for (; i + VEC <= half; i += VEC) {
+        Vec a = vec_load(x + i), b = vec_load(x + half + i);
+        Vec c = vec_load(cs + i), s = vec_load(sn + i);
+        vec_store(x + i, a * c - b * s);
+        vec_store(x + half + i, b * c + a * s);
+    }
+    for (; i < half; i++) {
+        float a = x[i], b = x[half + i];
+        x[i] = a * cs[i] - b * sn[i];
+        x[half + i] = b * cs[i] + a * sn[i];
+    }
+}
+
+static void add(float *y, const float *x, int64_t n)
+{
+    int64_t i = 0;
+    for (; i + VEC <= n; i += VEC)
+        vec_store(y + i, vec_load(y + i) + vec_load(x + i));
+    for (; i < n; i++)
+        y[i] += x[i];
+}
+
+/* --- glu --- */
+
+ALWAYS Vec silu(Vec x)
+{
+    return x / (vec_exp_full(-x) + vec_all(1));
+}
+
+ALWAYS Vec gelu(Vec x)
+{
+    return x * vec_normal_cdf(x);
+}
+
+/* 0.5 x (1 + tanh(u)) = x / (1 + exp(-2u)), u = sqrt(2/pi) (x + 0.044715 x^3) */
+ALWAYS Vec gelu_tanh(Vec x)
+{
+    Vec cubic = vec_fma(x * x * x, vec_all(0.044715f), x);
+    return x / (vec_exp_full(cubic * vec_all(-1.5957691216057308f)) + vec_all(1));
+}
+
+ALWAYS Vec relu(Vec x)
+{
+    return vec_keep_nan(x, vec_max(x, vec_all(0)));
+}
+
+#define GLU(act)                                                             \
+    static void glu_##act(float *gate, const float *up, int64_t n)           \
+    {                                                                        \
+        int64_t i = 0;                                                       \
+        for (; i + VEC <= n; i += VEC)                                       \
+            vec_store(gate + i, act(vec_load(gate + i)) * vec_load(up + i)); \
+        if (i < n) {                                                         \
+            float  rest[VEC] = {0};                                          \
+            size_t bytes = (size_t)(n - i) * sizeof *gate;                   \
+            memcpy(rest, gate + i, bytes);                                   \
+            vec_store(rest, act(vec_load(rest)));                            \
+            for (int j = 0; i < n; i++, j++)                                 \
+                gate[i] = rest[j] * up[i];                                   \
+        }                                                                    \
+    }
+
+GLU(silu)
+GLU(gelu)
+GLU(gelu_tanh)
+GLU(relu)
+
+const RowsIsa ISA_NAME(rows_) = {
+    round_bf16, round_to_bf16, rmsnorm, rope, add,
+    {[ACT_SILU] = glu_silu, [ACT_GELU] = glu_gelu, [ACT_GELU_TANH] = glu_gelu_tanh,
+     [ACT_RELU] = glu_relu},
+};
