@@ -59,7 +59,7 @@ static void put_power(Ticks *t, double at, double part, int exponent)
     static const char *const digit[] = {"⁰", "¹", "²", "³", "⁴", "⁵", "⁶", "⁷", "⁸", "⁹"};
     if (t->n == TICKS_MAX)
         return;
-    char *text = t->text[t->n], plain[8];
+    char *text = t->text[t->n], plain[16];
     int n = part == 1 ? 0 : snprintf(text, 8, "%.0f·", part);
     n += snprintf(text + n, 8, exponent < 0 ? "10⁻" : "10");
     snprintf(plain, sizeof plain, "%d", exponent < 0 ? -exponent : exponent);
