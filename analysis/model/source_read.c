@@ -49,7 +49,7 @@ static Status not_finite(const Source *s, const ModelTensor *t, int64_t i, float
 Status source_read(float *out, const Source *s, const ModelTensor *t)
 {
     int64_t n = tensor_count(&t->view), bad = n;
-#pragma omp parallel for schedule(static) reduction(min : bad)
+#pragma omp parallel for schedule(static) reduction(min : bad) if (n > 16 * CHUNK)
     for (int64_t first = 0; first < n; first += CHUNK) {
         int64_t part = i64_min(CHUNK, n - first);
         convert(out + first, &t->view, first, part);
