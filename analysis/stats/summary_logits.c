@@ -1,5 +1,5 @@
-/* figures_logits.c - series of the attention logits and of the attention weights. */
-#include "analysis/stats/figures.h"
+/* summary_logits.c - series of the attention logits and of the attention weights. */
+#include "analysis/stats/summary.h"
 
 #include <math.h>
 #include <string.h>
@@ -23,12 +23,12 @@ static Status shared_figures(SeriesSet *set, const LogitRecord *r, int64_t n)
         for (int64_t m = 0; m < M; m++)
             hist[l * M + m] = r[l].hist + m * HIST_BINS;
     }
-    TRY(figures_moments(set, "logits", "", moments_at, r, 3,
+    TRY(summary_moments(set, "logits", "", moments_at, r, 3,
                         (const char *const[]){"layer", "head", "map"},
                         (int64_t[]){n, H, M}));
-    TRY(figures_histogram(set, "logits", "", hist, 2, (const char *const[]){"layer", "map"},
+    TRY(summary_histogram(set, "logits", "", hist, 2, (const char *const[]){"layer", "map"},
                           (int64_t[]){n, M}));
-    return figures_peaks(set, "logits", "", peaks, n, true);
+    return summary_peaks(set, "logits", "", peaks, n, true);
 }
 
 static Status position_figures(SeriesSet *set, const LogitRecord *r, int64_t n)
@@ -36,10 +36,10 @@ static Status position_figures(SeriesSet *set, const LogitRecord *r, int64_t n)
     static const char *const DIMS[] = {"layer", "map", "position"};
     const int64_t            shape[] = {n, r->n_maps, r->n_positions};
     int64_t                  per_layer = r->n_maps * r->n_positions;
-    float                   *query, *key;
-    TRY(figures_add(set, &query, SERIES_F32, "logits", "query_absmax", "",
+    float *query = NULL, *key = NULL;
+    TRY(summary_add(set, &query, SERIES_F32, "logits", "query_absmax", "",
                     "Largest magnitude at each query position.", 3, DIMS, shape));
-    TRY(figures_add(set, &key, SERIES_F32, "logits", "key_absmax", "",
+    TRY(summary_add(set, &key, SERIES_F32, "logits", "key_absmax", "",
                     "Largest magnitude at each key position.", 3, DIMS, shape));
     for (int64_t l = 0; l < n; l++) {
         memcpy(query + l * per_layer, r[l].query_absmax, (size_t)per_layer * sizeof(float));
@@ -48,7 +48,7 @@ static Status position_figures(SeriesSet *set, const LogitRecord *r, int64_t n)
     return OK;
 }
 
-Status figures_logits(SeriesSet *set, const LogitRecord *r, int64_t n_layers)
+Status summary_logits(SeriesSet *set, const LogitRecord *r, int64_t n_layers)
 {
     TRY(shared_figures(set, r, n_layers));
     return position_figures(set, r, n_layers);
@@ -98,8 +98,8 @@ static Status map_shares(SeriesSet *set, const ShareRecord *r, const ModelConfig
 {
     int64_t M = c->n_maps, n = c->n_layers * c->n_heads;
     for (size_t f = 0; f < sizeof BY_MAP / sizeof BY_MAP[0]; f++) {
-        double *out;
-        TRY(figures_add(set, &out, SERIES_F64, "attention", BY_MAP[f].what, BY_MAP[f].unit,
+        double *out = NULL;
+        TRY(summary_add(set, &out, SERIES_F64, "attention", BY_MAP[f].what, BY_MAP[f].unit,
                         BY_MAP[f].about, 3, (const char *const[]){"layer", "head", "map"},
                         (int64_t[]){c->n_layers, c->n_heads, M}));
         for (int64_t i = 0; i < n * M; i++)
@@ -111,10 +111,10 @@ static Status map_shares(SeriesSet *set, const ShareRecord *r, const ModelConfig
 static Status lambda_figures(SeriesSet *set, const Model *m)
 {
     int64_t n = m->config.n_layers;
-    double *lambda, *init;
-    TRY(figures_add(set, &lambda, SERIES_F64, "attention", "lambda", "",
+    double *lambda = NULL, *init = NULL;
+    TRY(summary_add(set, &lambda, SERIES_F64, "attention", "lambda", "",
                     "Lambda of each layer.", 1, (const char *const[]){"layer"}, &n));
-    TRY(figures_add(set, &init, SERIES_F64, "attention", "lambda_init", "",
+    TRY(summary_add(set, &init, SERIES_F64, "attention", "lambda_init", "",
                     "Its value before training, 0.8 - 0.6 exp(-0.3 depth).", 1,
                     (const char *const[]){"layer"}, &n));
     for (int64_t l = 0; l < n; l++) {
@@ -124,14 +124,14 @@ static Status lambda_figures(SeriesSet *set, const Model *m)
     return OK;
 }
 
-Status figures_shares(SeriesSet *set, const ShareRecord *r, const Model *m)
+Status summary_shares(SeriesSet *set, const ShareRecord *r, const Model *m)
 {
     const ModelConfig *c = &m->config;
     int64_t            n = c->n_layers * c->n_heads;
     TRY(map_shares(set, r, c));
     for (size_t f = 0; f < sizeof BY_HEAD / sizeof BY_HEAD[0]; f++) {
-        double *out;
-        TRY(figures_add(set, &out, SERIES_F64, "attention", BY_HEAD[f].what, "",
+        double *out = NULL;
+        TRY(summary_add(set, &out, SERIES_F64, "attention", BY_HEAD[f].what, "",
                         BY_HEAD[f].about, 2, (const char *const[]){"layer", "head"},
                         (int64_t[]){c->n_layers, c->n_heads}));
         for (int64_t i = 0; i < n; i++)
@@ -143,13 +143,13 @@ Status figures_shares(SeriesSet *set, const ShareRecord *r, const Model *m)
 Status probe_series(const Probe *p, const Model *m, SeriesSet *set)
 {
     int64_t n = m->config.n_layers;
-    TRY(figures_coordinates(set));
+    TRY(summary_coordinates(set));
     if (p->logits)
-        TRY(figures_logits(set, p->logits, n));
+        TRY(summary_logits(set, p->logits, n));
     if (p->shares)
-        TRY(figures_shares(set, p->shares, m));
+        TRY(summary_shares(set, p->shares, m));
     for (int t = 0; t < N_TAPS; t++)
         if (p->values[t])
-            TRY(figures_values(set, p->values[t], n, (Tap)t));
+            TRY(summary_values(set, p->values[t], n, (Tap)t));
     return OK;
 }

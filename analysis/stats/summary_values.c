@@ -1,5 +1,5 @@
-/* figures_values.c - series of hidden states and of the inputs of linear layers. */
-#include "analysis/stats/figures.h"
+/* summary_values.c - series of hidden states and of the inputs of linear layers. */
+#include "analysis/stats/summary.h"
 
 #include <math.h>
 #include <string.h>
@@ -24,26 +24,26 @@ static Status shared_figures(SeriesSet *set, const ValueRecord *r, int64_t n, Ta
         hist[l] = r[l].hist;
         peaks[l] = &r[l].peaks;
     }
-    TRY(figures_moments(set, name, "", moments_at, r, 1, LAYER, &n));
-    TRY(figures_histogram(set, name, "", hist, 1, LAYER, &n));
-    return figures_peaks(set, name, "", peaks, n, false);
+    TRY(summary_moments(set, name, "", moments_at, r, 1, LAYER, &n));
+    TRY(summary_histogram(set, name, "", hist, 1, LAYER, &n));
+    return summary_peaks(set, name, "", peaks, n, false);
 }
 
 static Status channel_figures(SeriesSet *set, const ValueRecord *r, int64_t n, Tap tap)
 {
     const char *name = tap_name(tap), *channel;
     int64_t     C = r[0].n_channels, P = r[0].n_positions;
-    float      *by_channel, *by_position;
-    uint64_t   *over_6;
+    float *by_channel = NULL, *by_position = NULL;
+    uint64_t   *over_6 = NULL;
     if (!(channel = arena_printf(set->arena, "%s_channel", name)))
         FAIL(ERR_MEMORY, "out of memory for the channels of %s", name);
     const char *dims[] = {"layer", channel};
-    TRY(figures_add(set, &by_channel, SERIES_F32, name, "channel_absmax", "",
+    TRY(summary_add(set, &by_channel, SERIES_F32, name, "channel_absmax", "",
                     "Largest magnitude of each channel.", 2, dims, (int64_t[]){n, C}));
-    TRY(figures_add(set, &over_6, SERIES_U64, name, "channel_over_6", "",
+    TRY(summary_add(set, &over_6, SERIES_U64, name, "channel_over_6", "",
                     "Tokens whose magnitude in the channel is 6 or more.", 2, dims,
                     (int64_t[]){n, C}));
-    TRY(figures_add(set, &by_position, SERIES_F32, name, "position_absmax", "",
+    TRY(summary_add(set, &by_position, SERIES_F32, name, "position_absmax", "",
                     "Largest magnitude at each position of a window.", 2,
                     (const char *const[]){"layer", "position"}, (int64_t[]){n, P}));
     for (int64_t l = 0; l < n; l++) {
@@ -66,8 +66,8 @@ static int64_t tokens_of(const ValueRecord *r)
 static Status outlier_channels(SeriesSet *set, const ValueRecord *r, int64_t n)
 {
     int64_t  C = r[0].n_channels, tokens = tokens_of(&r[0]);
-    int32_t *out;
-    TRY(figures_add(set, &out, SERIES_I32, "hidden", "outlier_channels", "",
+    int32_t *out = NULL;
+    TRY(summary_add(set, &out, SERIES_I32, "hidden", "outlier_channels", "",
                     "1 where the channel is an outlier by the definition of LLM.int8.", 1,
                     (const char *const[]){"hidden_channel"}, &C));
     for (int64_t c = 0; c < C; c++) {
@@ -87,8 +87,8 @@ static Status outlier_channels(SeriesSet *set, const ValueRecord *r, int64_t n)
  * layer's median magnitude. Counted by bins, so the limit is exact to 0.4 %. */
 static Status massive_activations(SeriesSet *set, const ValueRecord *r, int64_t n)
 {
-    int64_t *out;
-    TRY(figures_add(set, &out, SERIES_I64, "hidden", "massive", "",
+    int64_t *out = NULL;
+    TRY(summary_add(set, &out, SERIES_I64, "hidden", "massive", "",
                     "Values above 100 and at least 1000 times the layer's median.", 1, LAYER,
                     &n));
     for (int64_t l = 0; l < n; l++) {
@@ -100,7 +100,7 @@ static Status massive_activations(SeriesSet *set, const ValueRecord *r, int64_t 
     return OK;
 }
 
-Status figures_values(SeriesSet *set, const ValueRecord *r, int64_t n_layers, Tap tap)
+Status summary_values(SeriesSet *set, const ValueRecord *r, int64_t n_layers, Tap tap)
 {
     TRY(shared_figures(set, r, n_layers, tap));
     TRY(channel_figures(set, r, n_layers, tap));

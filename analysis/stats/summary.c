@@ -1,5 +1,5 @@
-/* figures.c - series that logits and values share: moments, histogram, peaks. */
-#include "analysis/stats/figures.h"
+/* summary.c - series that logits and values share: moments, histogram, peaks. */
+#include "analysis/stats/summary.h"
 
 #include <math.h>
 #include <string.h>
@@ -15,7 +15,7 @@ const char *tap_name(Tap tap)
     return NAMES[tap];
 }
 
-Status figures_add(SeriesSet *set, void *data_out, SeriesType type, const char *tap,
+Status summary_add(SeriesSet *set, void *data_out, SeriesType type, const char *tap,
                    const char *what, const char *unit, const char *about, int n_dims,
                    const char *const *dims, const int64_t *shape)
 {
@@ -28,7 +28,7 @@ Status figures_add(SeriesSet *set, void *data_out, SeriesType type, const char *
     return OK;
 }
 
-Status figures_coordinates(SeriesSet *set)
+Status summary_coordinates(SeriesSet *set)
 {
     if (series_find(set, "quantile"))
         return OK;
@@ -73,7 +73,7 @@ static const struct {
                  "distribution.", false, moments_kurtosis},
 };
 
-Status figures_moments(SeriesSet *set, const char *tap, const char *unit, MomentsAt at,
+Status summary_moments(SeriesSet *set, const char *tap, const char *unit, MomentsAt at,
                        const void *context, int n_dims, const char *const *dims,
                        const int64_t *shape)
 {
@@ -81,15 +81,15 @@ Status figures_moments(SeriesSet *set, const char *tap, const char *unit, Moment
     for (int i = 0; i < n_dims; i++)
         n *= shape[i];
     for (size_t c = 0; c < sizeof COUNTS / sizeof COUNTS[0]; c++) {
-        int64_t *out;
-        TRY(figures_add(set, &out, SERIES_I64, tap, COUNTS[c].what, "", COUNTS[c].about,
+        int64_t *out = NULL;
+        TRY(summary_add(set, &out, SERIES_I64, tap, COUNTS[c].what, "", COUNTS[c].about,
                         n_dims, dims, shape));
         for (int64_t i = 0; i < n; i++)
             out[i] = COUNTS[c].get(at(context, i));
     }
     for (size_t r = 0; r < sizeof REALS / sizeof REALS[0]; r++) {
-        double *out;
-        TRY(figures_add(set, &out, SERIES_F64, tap, REALS[r].what,
+        double *out = NULL;
+        TRY(summary_add(set, &out, SERIES_F64, tap, REALS[r].what,
                         REALS[r].has_unit ? unit : "", REALS[r].about, n_dims, dims, shape));
         for (int64_t i = 0; i < n; i++)
             out[i] = REALS[r].get(at(context, i));
@@ -115,11 +115,11 @@ static void used_bins(const uint64_t *total, int64_t *first, int64_t *last)
 static Status quantile_figures(SeriesSet *set, const char *tap, const char *unit,
                                const uint64_t *total)
 {
-    double *median, *quantiles;
-    TRY(figures_add(set, &median, SERIES_F64, tap, "median", unit,
+    double *median = NULL, *quantiles = NULL;
+    TRY(summary_add(set, &median, SERIES_F64, tap, "median", unit,
                     "Median magnitude over all layers, within 0.2 %.", 0, NULL, NULL));
     *median = hist_quantile(total, 0.5);
-    TRY(figures_add(set, &quantiles, SERIES_F64, tap, "quantiles", unit,
+    TRY(summary_add(set, &quantiles, SERIES_F64, tap, "quantiles", unit,
                     "Quantiles of the magnitude over all layers, within 0.2 %.", 1,
                     (const char *const[]){"quantile"}, (int64_t[]){N_QUANTILES}));
     for (int q = 0; q < N_QUANTILES; q++)
@@ -144,31 +144,31 @@ static Status bin_figures(SeriesSet *set, const char *tap, const char *unit,
     }
     all_dims[n_dims] = bin;
     all_shape[n_dims] = n_bins;
-    uint64_t *counts;
-    double   *value;
-    TRY(figures_add(set, &counts, SERIES_U64, tap, "histogram", "",
+    uint64_t *counts = NULL;
+    double   *value = NULL;
+    TRY(summary_add(set, &counts, SERIES_U64, tap, "histogram", "",
                     "Values by magnitude, 256 bins an octave.", n_dims + 1, all_dims,
                     all_shape));
     for (int64_t i = 0; i < n; i++)
         memcpy(counts + i * n_bins, hist[i] + first, (size_t)n_bins * sizeof *counts);
-    TRY(figures_add(set, &value, SERIES_F64, tap, "bin_value", unit,
+    TRY(summary_add(set, &value, SERIES_F64, tap, "bin_value", unit,
                     "Geometric middle of each bin.", 1, &bin, &n_bins));
     for (int64_t b = 0; b < n_bins; b++)
         value[b] = hist_value(first + b);
     return OK;
 }
 
-Status figures_histogram(SeriesSet *set, const char *tap, const char *unit,
+Status summary_histogram(SeriesSet *set, const char *tap, const char *unit,
                          const uint64_t *const *hist, int n_dims, const char *const *dims,
                          const int64_t *shape)
 {
     int64_t n = 1;
     for (int i = 0; i < n_dims; i++)
         n *= shape[i];
-    uint64_t *total;
+    uint64_t *total = NULL;
     ARENA_NEW(total, set->arena, HIST_BINS);
-    double *median;
-    TRY(figures_add(set, &median, SERIES_F64, tap, "layer_median", unit,
+    double *median = NULL;
+    TRY(summary_add(set, &median, SERIES_F64, tap, "layer_median", unit,
                     "Median magnitude of each layer, within 0.2 %.", n_dims, dims, shape));
     for (int64_t i = 0; i < n; i++) {
         median[i] = hist_quantile(hist[i], 0.5);
@@ -208,30 +208,30 @@ static Status place_figures(SeriesSet *set, const char *tap, const Peaks *top, b
 {
     static const char *const DIMS[] = {"rank"};
     const int64_t            shape[] = {N_PEAKS};
-    int64_t                 *sequence;
+    int64_t                 *sequence = NULL;
     for (size_t i = 0; i < sizeof PLACES / sizeof PLACES[0]; i++) {
-        int32_t *out;
+        int32_t *out = NULL;
         if (!(logits ? PLACES[i].of_logits : PLACES[i].of_values))
             continue;
-        TRY(figures_add(set, &out, SERIES_I32, tap, PLACES[i].what, "", PLACES[i].about, 1,
+        TRY(summary_add(set, &out, SERIES_I32, tap, PLACES[i].what, "", PLACES[i].about, 1,
                         DIMS, shape));
         for (int r = 0; r < N_PEAKS; r++)
             out[r] = r < top->n ? PLACES[i].get(&top->at[r]) : -1;
     }
-    TRY(figures_add(set, &sequence, SERIES_I64, tap, "top/sequence", "",
+    TRY(summary_add(set, &sequence, SERIES_I64, tap, "top/sequence", "",
                     "Window of the text, from 0.", 1, DIMS, shape));
     for (int r = 0; r < N_PEAKS; r++)
         sequence[r] = r < top->n ? top->at[r].sequence : -1;
     return OK;
 }
 
-Status figures_peaks(SeriesSet *set, const char *tap, const char *unit,
+Status summary_peaks(SeriesSet *set, const char *tap, const char *unit,
                      const Peaks *const *peaks, int64_t n_layers, bool logits)
 {
     Peaks *top;
-    float *value, *layer_top;
+    float *value = NULL, *layer_top = NULL;
     ARENA_NEW(top, set->arena, 1);
-    TRY(figures_add(set, &layer_top, SERIES_F32, tap, "layer_top", unit,
+    TRY(summary_add(set, &layer_top, SERIES_F32, tap, "layer_top", unit,
                     "The 100 largest magnitudes of each layer, with sign; NaN where there "
                     "are fewer.", 2, (const char *const[]){"layer", "rank"},
                     (int64_t[]){n_layers, N_PEAKS}));
@@ -240,7 +240,7 @@ Status figures_peaks(SeriesSet *set, const char *tap, const char *unit,
         for (int r = 0; r < N_PEAKS; r++)
             layer_top[l * N_PEAKS + r] = r < peaks[l]->n ? peaks[l]->at[r].value : NAN;
     }
-    TRY(figures_add(set, &value, SERIES_F32, tap, "top/value", unit,
+    TRY(summary_add(set, &value, SERIES_F32, tap, "top/value", unit,
                     "The 100 largest magnitudes of all layers, with sign; NaN where there "
                     "are fewer.", 1, (const char *const[]){"rank"}, (int64_t[]){N_PEAKS}));
     for (int r = 0; r < N_PEAKS; r++)
