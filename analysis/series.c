@@ -166,7 +166,10 @@ static Status attr_put(SeriesSet *set, Attr attr)
 
 Status series_attr_text(SeriesSet *set, const char *key, const char *text)
 {
-    return attr_put(set, (Attr){.key = key, .kind = ATTR_TEXT, .text = text});
+    const char *copy = arena_text(set->arena, text, strlen(text));
+    if (!copy)
+        FAIL(ERR_MEMORY, "out of memory for attribute %s", key);
+    return attr_put(set, (Attr){.key = key, .kind = ATTR_TEXT, .text = copy});
 }
 
 Status series_attr_int(SeriesSet *set, const char *key, int64_t value)

@@ -65,7 +65,9 @@ double series_at(const Series *s, int64_t i);
  * NaN where s is NULL or the place is outside. */
 double series_get(const Series *s, int64_t i, int64_t j, int64_t k);
 
-/* A key set again takes the new value. Strings are kept, not copied. ERR_MEMORY. */
+/* A key set again takes the new value. The key is kept, text is copied into the
+ * set's arena: it often belongs to a model that goes before its results do.
+ * ERR_MEMORY. */
 MUST_USE Status series_attr_text(SeriesSet *set, const char *key, const char *text);
 MUST_USE Status series_attr_int(SeriesSet *set, const char *key, int64_t value);
 MUST_USE Status series_attr_real(SeriesSet *set, const char *key, double value);

@@ -40,7 +40,10 @@ static Status run(Result *r, Session *se, Loaded *l)
     if (se->s.no_record)
         o.maps_layer = MAPS_NONE;
     TRY(session_windows(&w, &o.text_name, se, l));
-    series_set_init(&r->set, &se->arena, l->model.name);
+    const char *name = arena_printf(&se->arena, "%s", l->model.name);
+    if (!name)
+        FAIL(ERR_MEMORY, "out of memory for the name of %s", l->model.name);
+    series_set_init(&r->set, &se->arena, name);
     double began = seconds_now();
     TRY(analyze_run(&r->set, &r->perplexity, &l->model, l->tokenizer, &w, &o));
     r->seconds = seconds_now() - began;
