@@ -20,7 +20,8 @@ typedef struct {
 } ReportFiles;
 
 /* Makes the folder, writes index.html and the PNG files into it, each whole or
- * not at all, the page last. files may be NULL. ERR_IO, ERR_MEMORY. */
+ * not at all, the page last. 1 to 8 models, else ERR_RANGE. files may be NULL.
+ * ERR_IO, ERR_MEMORY. */
 MUST_USE Status report_write(Arena *a, const char *folder, const SeriesSet *sets, int n_sets,
                              const ReportOptions *options, ReportFiles *files);
 

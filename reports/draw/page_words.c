@@ -1,0 +1,304 @@
+/* page_words.c - the findings as sentences, every number in them computed. */
+#include <math.h>
+#include <string.h>
+
+#include "reports/draw/page.h"
+#include "reports/tables.h"
+
+enum { EXACT_BITS = 16 };
+
+static void bold(TextBuf *b, const char *text)
+{
+    textbuf_add(b, "<b>");
+    textbuf_html(b, text);
+    textbuf_add(b, "</b>");
+}
+
+static void value(TextBuf *b, double x)
+{
+    char text[32];
+    textbuf_add(b, textbuf_value(text, x));
+}
+
+/* "8.2 times", "1,234 times" */
+static void times(TextBuf *b, double ratio)
+{
+    char text[32];
+    if (ratio >= 99.5)
+        textbuf_printf(b, "%s times", textbuf_count(text, (int64_t)(ratio + 0.5)));
+    else
+        textbuf_printf(b, "%.*f times", ratio < 9.95 ? 1 : 0, ratio);
+}
+
+/* --- outliers --- */
+
+typedef struct {
+    const char *what, *top, *median;
+} Activation;
+
+static const Activation ACTIVATIONS[] = {
+    {"attention logit", "logits/top/value", "logits/median"},
+    {"hidden state", "hidden/top/value", "hidden/median"},
+};
+
+static double largest_of(const SeriesSet *set, const Activation *a)
+{
+    return fabs(series_get(series_find_dims(set, a->top, "rank"), 0, 0, 0));
+}
+
+static void against_median(TextBuf *b, const SeriesSet *set, const Activation *a)
+{
+    double median = series_get(series_find_dims(set, a->median, ""), 0, 0, 0);
+    if (!(median > 0))
+        return;
+    times(b, largest_of(set, a) / median);
+    textbuf_add(b, " the median");
+}
+
+static void one_model(TextBuf *b, const SeriesSet *set, const Activation *a)
+{
+    textbuf_printf(b, "<li>The largest %s of ", a->what);
+    bold(b, set->model);
+    textbuf_add(b, " is ");
+    value(b, largest_of(set, a));
+    textbuf_add(b, ": ");
+    against_median(b, set, a);
+    textbuf_add(b, ".</li>\n");
+}
+
+static void two_models(TextBuf *b, const SeriesSet *most, const SeriesSet *least,
+                       const Activation *a)
+{
+    double ratio = largest_of(most, a) / largest_of(least, a);
+    textbuf_add(b, "<li>");
+    if (ratio < 1.1) {
+        textbuf_printf(b, "The largest %ss are about equal: ", a->what);
+    } else {
+        bold(b, most->model);
+        textbuf_printf(b, " has the larger %s outliers, by a factor of <b>%.*f</b>: ", a->what,
+                       ratio < 9.95 ? 1 : 0, ratio);
+    }
+    value(b, largest_of(most, a));
+    textbuf_add(b, " (");
+    against_median(b, most, a);
+    textbuf_add(b, ") in ");
+    textbuf_html(b, most->model);
+    textbuf_add(b, ", ");
+    value(b, largest_of(least, a));
+    textbuf_add(b, " (");
+    against_median(b, least, a);
+    textbuf_add(b, ") in ");
+    textbuf_html(b, least->model);
+    textbuf_add(b, ".</li>\n");
+}
+
+static void activation_words(TextBuf *b, const SeriesSet *sets, int n_sets, const Activation *a)
+{
+    const SeriesSet *most = NULL, *least = NULL;
+    for (int i = 0; i < n_sets; i++) {
+        double top = largest_of(&sets[i], a);
+        if (isnan(top))
+            continue;
+        if (!most || top > largest_of(most, a))
+            most = &sets[i];
+        if (!least || top < largest_of(least, a))
+            least = &sets[i];
+    }
+    if (most && most == least)
+        one_model(b, most, a);
+    else if (most)
+        two_models(b, most, least, a);
+}
+
+static double sum_of(const Series *s)
+{
+    double sum = 0;
+    for (int64_t i = 0; s && i < series_count(s); i++)
+        sum += series_at(s, i);
+    return s ? sum : NAN;
+}
+
+/* "1 channel", "12 channels" */
+static void count_of(TextBuf *b, double n, const char *what)
+{
+    char text[32];
+    textbuf_printf(b, "%s %s%s", textbuf_count(text, (int64_t)n), what, n == 1 ? "" : "s");
+}
+
+void page_definition_words(TextBuf *b, const SeriesSet *set)
+{
+    char text[32];
+    const Series *channels = series_find_dims(set, "hidden/outlier_channels", "hidden_channel");
+    double massive = sum_of(series_find_dims(set, "hidden/massive", "layer"));
+    if (!channels && isnan(massive))
+        return;
+    textbuf_add(b, "<li>");
+    bold(b, set->model);
+    textbuf_add(b, " has ");
+    if (channels) {
+        count_of(b, sum_of(channels), "outlier channel");
+        textbuf_printf(b, " of %s", textbuf_count(text, series_count(channels)));
+    }
+    textbuf_add(b, channels && !isnan(massive) ? " and " : "");
+    if (!isnan(massive))
+        count_of(b, massive, "massive activation");
+    textbuf_add(b, ".</li>\n");
+}
+
+/* What must not be overlooked. */
+static void warning_words(TextBuf *b, const SeriesSet *set)
+{
+    static const char *const counts[] = {"logits/nan", "logits/pos_inf", "logits/neg_inf",
+                                         "hidden/nan", "hidden/pos_inf", "hidden/neg_inf"};
+    double bad = 0;
+    for (int i = 0; i < 6; i++)
+        bad += series_find(set, counts[i]) ? sum_of(series_find(set, counts[i])) : 0;
+    if (!(bad > 0))
+        return;
+    textbuf_add(b, "<li><b>Mind:</b> ");
+    textbuf_html(b, set->model);
+    textbuf_add(b, " produced ");
+    count_of(b, bad, "value");
+    textbuf_add(b, " not a number or infinite: counted, and kept out of everything else.</li>\n");
+}
+
+void page_outlier_words(TextBuf *b, const SeriesSet *sets, int n_sets)
+{
+    for (int i = 0; i < 2; i++)
+        activation_words(b, sets, n_sets, &ACTIVATIONS[i]);
+    for (int i = 0; i < n_sets; i++)
+        warning_words(b, &sets[i]);
+}
+
+/* --- what few bits cost --- */
+
+typedef struct {
+    int64_t exact, few;     // places in logit_bits; -1: not scored
+    int     bits;           // the fewest
+    double  lost, error;    // mean over tasks, as a share; NaN: no task
+} Cost;
+
+static Cost find_bits(const SeriesSet *set)
+{
+    const Series *bits = series_find_dims(set, "logit_bits", "logit_bits");
+    Cost c = {.exact = -1, .few = -1, .bits = EXACT_BITS, .lost = NAN, .error = NAN};
+    for (int64_t i = 0; bits && i < series_count(bits); i++) {
+        int here = (int)series_at(bits, i);
+        if (here == EXACT_BITS)
+            c.exact = i;
+        if (here < c.bits) {
+            c.bits = here;
+            c.few = i;
+        }
+    }
+    return c;
+}
+
+/* "2.1 points of needles-4 (61.0 → 57.3 %, within noise)" */
+static void task_words(TextBuf *b, const char *name, double from, double to, double error)
+{
+    double lost = from - to;
+    textbuf_printf(b, "%s<b>%.1f points</b> on ", lost < 0 ? "a gain of " : "",
+                   100 * fabs(lost));
+    textbuf_html(b, name);
+    textbuf_printf(b, " (%.1f → %.1f %%", 100 * from, 100 * to);
+    if (error > 0)
+        textbuf_printf(b, fabs(lost) <= 2 * error ? ", within noise: ± %.1f)" :
+                       ", beyond noise: ± %.1f)", 100 * error);
+    else
+        textbuf_add(b, ")");
+}
+
+/* Difference of two measurements on the same items; taken as independent, which
+ * is on the careful side. */
+static double difference_error(const Series *error, int64_t task, const Cost *c)
+{
+    return hypot(series_get(error, task, 0, c->exact), series_get(error, task, 0, c->few));
+}
+
+static void perplexity_words(TextBuf *b, const SeriesSet *set, const Cost *c, bool more)
+{
+    const Series *p = series_find_dims(set, "eval/perplexity", "weights,logit_bits");
+    double from = series_get(p, 0, c->exact, 0), to = series_get(p, 0, c->few, 0);
+    if (isnan(from) || isnan(to))
+        return;
+    textbuf_add(b, more ? "; perplexity " : "perplexity ");
+    value(b, from);
+    textbuf_add(b, " → ");
+    value(b, to);
+    textbuf_printf(b, " (%+.1f %%)", 100 * (to / from - 1));
+}
+
+static Status model_cost(TextBuf *b, Arena *a, const SeriesSet *set, Cost *c)
+{
+    const Series *accuracy = series_find_dims(set, "eval/accuracy", "task,weights,logit_bits");
+    const Series *error = series_find_dims(set, "eval/stderr", "task,weights,logit_bits");
+    double lost = 0, square = 0;
+    int n = 0;
+    if (c->exact < 0 || c->few < 0)
+        return OK;
+    textbuf_printf(b, "<li>%d-bit attention logits cost ", c->bits);
+    bold(b, set->model);
+    textbuf_add(b, ": ");
+    for (int64_t k = 0; accuracy && k < accuracy->shape[0]; k++) {
+        const char *name = table_attr_part(a, set, "eval_tasks", ',', k);
+        double from = series_get(accuracy, k, 0, c->exact),
+               to = series_get(accuracy, k, 0, c->few), e = difference_error(error, k, c);
+        if (isnan(from) || isnan(to))
+            continue;
+        textbuf_add(b, n ? ", " : "");
+        task_words(b, name ? name : "a task", from, to, e);
+        lost += from - to;
+        square += e * e;
+        n++;
+    }
+    if (n > 0) {
+        c->lost = lost / n;
+        c->error = sqrt(square) / n;
+    }
+    perplexity_words(b, set, c, n > 0);
+    textbuf_add(b, ".</li>\n");
+    return OK;
+}
+
+/* The model that keeps most against the one that loses most. */
+static void compare_costs(TextBuf *b, const SeriesSet *sets, const Cost *costs, int n_sets)
+{
+    int keeps = -1, loses = -1;
+    for (int i = 0; i < n_sets; i++) {
+        if (isnan(costs[i].lost))
+            continue;
+        keeps = keeps < 0 || costs[i].lost < costs[keeps].lost ? i : keeps;
+        loses = loses < 0 || costs[i].lost > costs[loses].lost ? i : loses;
+    }
+    if (keeps == loses || costs[keeps].bits != costs[loses].bits)
+        return;
+    double gap = costs[loses].lost - costs[keeps].lost;
+    double error = hypot(costs[loses].error, costs[keeps].error);
+    textbuf_add(b, "<li>");
+    if (!(gap > 2 * error)) {
+        textbuf_printf(b, "Between the models, the loss at %d bits differs by %.1f points over "
+                       "all tasks: within noise (± %.1f).", costs[keeps].bits, 100 * gap,
+                       100 * error);
+    } else {
+        bold(b, sets[keeps].model);
+        textbuf_printf(b, " keeps more at %d bits: over all tasks it loses <b>%.1f points</b>, ",
+                       costs[keeps].bits, 100 * costs[keeps].lost);
+        textbuf_html(b, sets[loses].model);
+        textbuf_printf(b, " <b>%.1f</b> (the difference is %.1f ± %.1f).",
+                       100 * costs[loses].lost, 100 * gap, 100 * error);
+    }
+    textbuf_add(b, "</li>\n");
+}
+
+Status page_cost_words(TextBuf *b, Arena *a, const SeriesSet *sets, int n_sets)
+{
+    Cost *costs;
+    ARENA_NEW(costs, a, n_sets);
+    for (int i = 0; i < n_sets; i++) {
+        costs[i] = find_bits(&sets[i]);
+        TRY(model_cost(b, a, &sets[i], &costs[i]));
+    }
+    compare_costs(b, sets, costs, n_sets);
+    return OK;
+}
