@@ -4,7 +4,7 @@
  * shapes  x [T, heads*d], cs, sn [P, half], 2 half <= d
  * cost    8T heads d bytes: memory bound
  * NaN     makes its pair NaN
- * test    tests/kernels/test_rope.c */
+ * test    tests/kernels/test_op_rope.c */
 #include "kernels/cpu/cpu_backend.h"
 
 Status cpu_rope(Backend *be, Tensor *x, int64_t heads, const Tensor *cs, const Tensor *sn,

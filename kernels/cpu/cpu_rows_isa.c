@@ -6,7 +6,7 @@
  * glu        gate = act(gate) * up; exp, erf within 1e-7 (cpu_vec_math.h)
  * shapes     any n >= 0; in place where input and output are one argument
  * NaN        stays in its place; in rmsnorm any NaN makes the row NaN
- * test       tests/kernels/test_{norm,rope,glu,linear}.c, every instruction set */
+ * test       tests/kernels/test_{norm,op_rope,glu,linear}.c, every instruction set */
 #include <math.h>
 #include <string.h>
 
