@@ -213,6 +213,8 @@ static void put_tensor(Shard *s, const RefTensor *t)
     char shape[64];
     snprintf(shape, sizeof shape, t->cols ? "%lld,%lld" : "%lld", (long long)t->rows,
              (long long)t->cols);
+    if (t->shape[0])
+        snprintf(shape, sizeof shape, "%s", t->shape);
     s->n_header += (size_t)sprintf(
         s->header + s->n_header,
         "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[%s],\"data_offsets\":[%zu,%zu]}",

@@ -24,6 +24,7 @@ typedef struct {
     char    name[96];
     char    dtype[8];   // "F32", "F16", "BF16" or any other word, stored as F32
     int64_t rows, cols; // cols 0: a vector
+    char    shape[32];  // where not "", written in place of rows and cols
     float  *data;       // [rows,cols]
 } RefTensor;
 

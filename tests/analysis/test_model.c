@@ -180,6 +180,27 @@ TEST(model_diff_heads_pair_by_halves)
     }
 }
 
+/* Long enough for many chunks and for threads: every item in its place, and of
+ * several NaNs the first is named whichever thread meets one first. */
+TEST(model_large_matrix)
+{
+    RefModel r = small(false);
+    Model    m;
+    r.vocab = 30011;
+    r.layers = 1;
+    ref_model_fill(&r, "BF16");
+    ref_model_write(&r, ref_path("large"), 1);
+    T_STATUS_OK(load(&m, ref_path("large"), (ModelOptions){.dtype = DTYPE_F32}));
+    float *embed = ref_model_find(&r, "model.embed_tokens.weight")->data;
+    T_OK(same(m.embed.data, embed, 30011 * 12));
+    embed[30010 * 12 + 11] = embed[20000 * 12] = embed[12000 * 12] = NAN;
+    embed[9999 * 12 + 4] = NAN;
+    ref_model_write(&r, ref_path("large"), 1);
+    T_FAILS(load(&m, ref_path("large"), (ModelOptions){.dtype = DTYPE_F32}), ERR_RANGE,
+            "embed_tokens.weight[9999,4] is NaN");
+    ref_model_free(&r);
+}
+
 TEST(model_biases_and_tied_head)
 {
     RefModel r = small(false);
@@ -299,6 +320,16 @@ static void spoil_dims(RefModel *r)
     t->cols = 12;
 }
 
+static void spoil_columns(RefModel *r)
+{
+    layer_tensor(r, 1, "self_attn.o_proj.weight")->cols--;
+}
+
+static void spoil_third_dim(RefModel *r)
+{
+    strcpy(layer_tensor(r, 1, "mlp.up_proj.weight")->shape, "20,12,1");
+}
+
 static void spoil_dtype(RefModel *r)
 {
     strcpy(layer_tensor(r, 0, "self_attn.v_proj.weight")->dtype, "I32");
@@ -370,6 +401,8 @@ TEST(model_refuses)
          "/model.safetensors: tensor model.layers.0.self_attn.k_proj.weight has shape [23,12], "
          "expected [24,12] from config.json"},
         {spoil_dims, ERR_SHAPE, "input_layernorm.weight has shape [1,12], expected [12]"},
+        {spoil_columns, ERR_SHAPE, "o_proj.weight has shape [12,47], expected [12,48]"},
+        {spoil_third_dim, ERR_SHAPE, "up_proj.weight has shape [20,12,1], expected [20,12]"},
         {spoil_dtype, ERR_UNSUPPORTED,
          "self_attn.v_proj.weight is I32, expected F32, F16 or BF16"},
         {spoil_unknown_dtype, ERR_UNSUPPORTED,
