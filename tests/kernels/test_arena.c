@@ -1,0 +1,114 @@
+/* test_arena.c - alignment, marks, overflow, failure on demand. */
+#include <string.h>
+
+#include "kernels/arena.h"
+#include "tests/check.h"
+
+static bool is_zero(const char *p, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (p[i])
+            return false;
+    return true;
+}
+
+TEST(arena_gives_aligned_zeroed_memory)
+{
+    Arena        a = {0};
+    const size_t SIZES[] = {1, 63, 64, 65, 4096, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, 5 << 20};
+    for (int i = 0; i < 9; i++) {
+        char *p = arena_alloc(&a, (int64_t)SIZES[i], 1);
+        T_OK(p && (uintptr_t)p % 64 == 0 && is_zero(p, SIZES[i]));
+        memset(p, 0xff, SIZES[i]);
+    }
+    arena_close(&a);
+    T_OK(!a.top && a.used == 0);
+}
+
+TEST(arena_zeroes_memory_it_gives_again)
+{
+    Arena     a = {0};
+    char     *keep = arena_alloc(&a, 10, 1);
+    ArenaMark mark = arena_mark(&a);
+    char     *p = arena_alloc(&a, 100, 1);
+    memset(keep, 1, 10);
+    memset(p, 0xff, 100);
+    arena_rewind(&a, mark);
+    char *again = arena_alloc(&a, 100, 1);
+    T_OK(again == p && is_zero(again, 100));
+    T_OK(keep[0] == 1 && keep[9] == 1);
+    arena_close(&a);
+}
+
+TEST(arena_rewinds_over_many_blocks)
+{
+    Arena     a = {0};
+    char     *first = arena_alloc(&a, 8, 1);
+    ArenaMark mark = arena_mark(&a);
+    size_t    used = a.used;
+    for (int i = 0; i < 5; i++)
+        T_OK(arena_raw(&a, 3 << 20, 1));
+    T_OK(a.peak >= 15u << 20);
+    size_t peak = a.peak;
+    arena_rewind(&a, mark);
+    T_OK(a.used == used && a.peak == peak);
+    first[7] = 1;
+    arena_rewind(&a, (ArenaMark){0});
+    T_OK(a.used == 0);
+    arena_close(&a);
+    arena_close(&a);
+}
+
+TEST(arena_of_nothing_is_not_null)
+{
+    Arena a = {0};
+    char *p = arena_alloc(&a, 0, 100), *q = arena_alloc(&a, 5, 0);
+    T_OK(p && q && p != q);
+    arena_close(&a);
+}
+
+TEST(arena_refuses_what_cannot_be)
+{
+    Arena a = {0};
+    T_OK(!arena_alloc(&a, -1, 1));
+    T_OK(!arena_alloc(&a, INT64_MAX, 8));
+    T_OK(!arena_raw(&a, INT64_MAX, 1));
+    T_OK(!arena_raw(&a, 1, SIZE_MAX));
+    T_OK(a.used == 0);
+    arena_close(&a);
+}
+
+TEST(arena_text_and_printf)
+{
+    Arena a = {0};
+    char  raw[3] = {'a', 0, 'b'};
+    char *t = arena_text(&a, raw, 3);
+    T_OK(t && memcmp(t, raw, 3) == 0 && t[3] == 0);
+    T_TEXT(arena_printf(&a, "%s-%d", "x", 42), "x-42");
+    T_TEXT(arena_printf(&a, "%s", ""), "");
+    arena_close(&a);
+}
+
+static Status two_allocations(Arena *a)
+{
+    int   *p;
+    double *q;
+    ARENA_NEW(p, a, 3);
+    ARENA_NEW(q, a, 4);
+    return p && q ? OK : ERR_MEMORY;
+}
+
+TEST(arena_fails_where_it_is_told)
+{
+    Arena a = {0};
+    arena_fail_at(1);
+    T_FAILS(two_allocations(&a), ERR_MEMORY, "out of memory: 3 items of 4 bytes");
+    arena_fail_at(2);
+    T_FAILS(two_allocations(&a), ERR_MEMORY, "out of memory: 4 items of 8 bytes");
+    T_OK(!arena_text(&a, "x", 1));  // and all that follow
+    arena_fail_at(3);
+    T_OK(two_allocations(&a) == OK);
+    arena_fail_at(0);
+    T_OK(arena_printf(&a, "fine"));
+    arena_close(&a);
+}
