@@ -1,0 +1,233 @@
+/* ref_golden.c - loads, runs and compares for the golden tests. */
+#include "tests/analysis/ref_golden.h"
+
+#include <dirent.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/model/safetensors.h"
+#include "tests/check.h"
+
+/* --- the file ----------------------------------------------------------------- */
+
+typedef struct {
+    const SafeTensors *file;
+    const char        *path;
+    Arena             *arena;
+} Source;
+
+static const Tensor *find(const Source *src, const char *name)
+{
+    for (int64_t i = 0; i < src->file->n; i++)
+        if (strcmp(src->file->tensors[i].name, name) == 0)
+            return &src->file->tensors[i].view;
+    return NULL;
+}
+
+/* Copies tensor `name`, which must have this dtype and shape. */
+static Status take(const void **out, const Source *src, const char *name, Dtype dtype,
+                   int n_dims, const int64_t *shape)
+{
+    const Tensor *t = find(src, name);
+    if (!t)
+        FAIL(ERR_FORMAT, "%s: no tensor %s", src->path, name);
+    bool fits = t->dtype == dtype && t->n_dims == n_dims;
+    for (int i = 0; fits && i < n_dims; i++)
+        fits = shape[i] == t->shape[i];
+    char text[128];
+    if (!fits)
+        FAIL(ERR_SHAPE, "%s: %s is %s %s", src->path, name, dtype_name(t->dtype),
+             tensor_shape_text(t, text));
+    void *copy = arena_raw(src->arena, tensor_count(t), dtype_size(dtype));
+    if (!copy)
+        FAIL(ERR_MEMORY, "%s: no memory for %s", src->path, name);
+    memcpy(copy, t->data, tensor_bytes(t));
+    *out = copy;
+    return OK;
+}
+
+#define TAKE(field, src, name, dtype, ...)                                           \
+    do {                                                                             \
+        const void   *taken_;                                                        \
+        const int64_t shape_[] = {__VA_ARGS__};                                      \
+        int           dims_ = sizeof shape_ / sizeof *shape_;                        \
+        TRY(take(&taken_, (src), (name), (dtype), dims_, shape_));                   \
+        (field) = taken_;                                                            \
+    } while (0)
+
+static int64_t size_of(const Source *src, const char *name, int dim)
+{
+    const Tensor *t = find(src, name);
+    return t && t->n_dims > dim ? t->shape[dim] : 0;
+}
+
+static Status read_all(Golden *g, const Source *src)
+{
+    *g = (Golden){.T = size_of(src, "ids", 0), .R = size_of(src, "rows", 0),
+                  .L = size_of(src, "hidden", 0), .C = size_of(src, "hidden", 2),
+                  .V = size_of(src, "logits", 1), .N = size_of(src, "logit_absmax", 1)};
+    g->batch.n_sequences = size_of(src, "start", 0) - 1;
+    TAKE(g->ids, src, "ids", DTYPE_I32, g->T);
+    TAKE(g->rows, src, "rows", DTYPE_I32, g->R);
+    TAKE(g->batch.start, src, "start", DTYPE_I32, g->batch.n_sequences + 1);
+    TAKE(g->hidden, src, "hidden", DTYPE_F32, g->L, g->R, g->C);
+    TAKE(g->logits, src, "logits", DTYPE_F32, g->R, g->V);
+    TAKE(g->logit_absmax, src, "logit_absmax", DTYPE_F32, g->L, g->N);
+    TAKE(g->bf16_loss, src, "bf16_loss", DTYPE_F32, 2);
+    int64_t *number;
+    ARENA_NEW(number, src->arena, g->batch.n_sequences);
+    for (int64_t i = 0; i < g->batch.n_sequences; i++)
+        number[i] = i;
+    g->batch.number = number;
+    g->S = g->batch.start[1];
+    if (find(src, "lambda"))
+        TAKE(g->lambda, src, "lambda", DTYPE_F32, g->L);
+    if (find(src, "maps"))
+        TAKE(g->maps, src, "maps", DTYPE_F32, g->L, g->N, g->S, g->S);
+    return OK;
+}
+
+Status golden_read(Golden *g, Arena *a, const char *path)
+{
+    SafeTensors file = {0};
+    Status      s = OK;
+    GUARD(safetensors_open(&file, a, path));
+    s = read_all(g, &(Source){&file, path, a});
+out:
+    safetensors_close(&file);
+    return s;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+Status golden_names(const char ***names, int64_t *n, Arena *a)
+{
+    enum { MOST = 256 };
+    const char *path = check_path("golden/models");
+    DIR        *dir = opendir(path);
+    if (!dir)
+        FAIL(ERR_IO, "%s: cannot be opened", path);
+    const char **list = arena_alloc(a, MOST, sizeof *list);
+    int64_t      count = 0;
+    struct dirent *entry;
+    while (list && count < MOST && (entry = readdir(dir)))
+        if (entry->d_name[0] != '.')
+            list[count++] = arena_text(a, entry->d_name, strlen(entry->d_name));
+    closedir(dir);
+    if (!list || count == 0 || count == MOST)
+        FAIL(ERR_RANGE, "%s: %lld folders", path, (long long)count);
+    qsort(list, (size_t)count, sizeof *list, by_name);
+    *names = list;
+    *n = count;
+    return OK;
+}
+
+/* --- the run ------------------------------------------------------------------ */
+
+Status subject_open(Subject *s, const char *path, const ModelOptions *options, int n_threads)
+{
+    *s = (Subject){0};
+    TRY(backend_open(&s->be, "cpu", n_threads));
+    return model_load(&s->m, &s->arena, &s->be, path, options);
+}
+
+void subject_close(Subject *s)
+{
+    backend_close(&s->be);
+    arena_close(&s->arena);
+}
+
+typedef struct {
+    Backend *be;
+    float   *hidden;
+} HiddenSink;
+
+static Status keep_hidden(void *context, int64_t layer, const Tensor *x)
+{
+    HiddenSink *sink = context;
+    return backend_download(sink->be, sink->hidden + layer * tensor_count(x), x);
+}
+
+static Status run_in_backend(Run *r, Subject *s, const int32_t *ids, const Batch *batch,
+                             Probe *probe, Cache *cache)
+{
+    const ModelConfig *c = &s->m.config;
+    int64_t T = batch->start[batch->n_sequences];
+    Tensor  final, logits;
+    TRY(backend_tensor(&s->be, &final, 2, (int64_t[]){T, c->hidden}));
+    TRY(backend_tensor(&s->be, &logits, 2, (int64_t[]){T, c->vocab}));
+    TRY(model_forward(&s->m, &final, ids, batch, (LogitQuant){.bits = 16}, probe, cache));
+    TRY(op_linear(&s->be, &logits, &final, &s->m.head));
+    TRY(backend_download(&s->be, r->final, &final));
+    return backend_download(&s->be, r->logits, &logits);
+}
+
+Status subject_run(Run *r, Subject *s, const int32_t *ids, const Batch *batch, Probe *probe,
+                   Cache *cache)
+{
+    const ModelConfig *c = &s->m.config;
+    int64_t T = batch->start[batch->n_sequences];
+    ARENA_NEW(r->hidden, &s->arena, c->n_layers * T * c->hidden);
+    ARENA_NEW(r->final, &s->arena, T * c->hidden);
+    ARENA_NEW(r->logits, &s->arena, T * c->vocab);
+    HiddenSink sink = {.be = &s->be, .hidden = r->hidden};
+    Probe      hidden_only = {0};
+    if (!probe)
+        probe = &hidden_only;
+    probe->on_hidden = keep_hidden;
+    probe->on_hidden_context = &sink;
+    ArenaMark mark = backend_mark(&s->be);
+    Status    status = run_in_backend(r, s, ids, batch, probe, cache);
+    backend_rewind(&s->be, mark);
+    probe->on_hidden = NULL;
+    probe->on_hidden_context = NULL;
+    return status;
+}
+
+/* --- the comparison ----------------------------------------------------------- */
+
+typedef struct {
+    double difference, largest;
+} Extent;
+
+static void extend(Extent *e, const float *got, const float *want, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        double difference = fabs((double)got[i] - (double)want[i]);
+        /* fmax would lose a NaN */
+        if (!(difference <= e->difference))
+            e->difference = isfinite(difference) ? difference : INFINITY;
+        e->largest = fmax(e->largest, fabs((double)want[i]));
+    }
+}
+
+double ref_worst(const float *got, const float *want, int64_t n)
+{
+    Extent e = {0};
+    extend(&e, got, want, n);
+    return e.difference / e.largest;
+}
+
+double golden_worst(const Golden *g, const float *got, const float *want, int64_t width)
+{
+    Extent e = {0};
+    for (int64_t i = 0; i < g->R; i++)
+        extend(&e, got + g->rows[i] * width, want + i * width, width);
+    return e.difference / e.largest;
+}
+
+double golden_worst_hidden(const Golden *g, const Run *r)
+{
+    double worst = 0.0;
+    for (int64_t l = 0; l < g->L; l++) {
+        double e = golden_worst(g, r->hidden + l * g->T * g->C, g->hidden + l * g->R * g->C,
+                                g->C);
+        if (!(e <= worst))
+            worst = e;
+    }
+    return worst;
+}

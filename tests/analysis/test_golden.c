@@ -1,0 +1,222 @@
+/* test_golden.c - our forward pass against transformers, model by model.
+ * f32: the project's own bound, 2e-5 of the largest value; a plain float loop is
+ * off by 1e-6 or so here, and the weakest tensor of any model moves the logits by
+ * 1e-3 (make_golden.py refuses weaker ones). */
+#include "tests/check.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "kernels/cpufeat.h"
+#include "tests/analysis/ref_golden.h"
+
+static const double F32_BOUND = 2e-5;
+
+/* transformers' own bf16 run rounds everywhere, ours only the inputs of products:
+ * ours should lose less. Rounding errors are a draw, so allow half as much again. */
+static const double BF16_SLACK = 1.5;
+
+typedef struct {
+    Subject subject;
+    Golden  golden;
+    Run     run;
+    double  logits, hidden;
+} Trial;
+
+static const char *in_models(const char *name, const char *file)
+{
+    static char text[2][256];
+    static int  turn;
+    char       *p = text[turn++ % 2];
+    snprintf(p, sizeof text[0], "golden/models/%s%s%s", name, file ? "/" : "",
+             file ? file : "");
+    return check_path(p);
+}
+
+/* Loads and runs; the caller closes the subject whatever comes. */
+static Status try_model(Trial *t, const char *folder, const char *expected, Dtype dtype,
+                        Probe *probe)
+{
+    ModelOptions options = {.dtype = dtype};
+    TRY(subject_open(&t->subject, folder, &options, 0));
+    TRY(golden_read(&t->golden, &t->subject.arena, expected));
+    TRY(subject_run(&t->run, &t->subject, t->golden.ids, &t->golden.batch, probe, NULL));
+    t->logits = golden_worst(&t->golden, t->run.logits, t->golden.logits, t->golden.V);
+    t->hidden = golden_worst_hidden(&t->golden, &t->run);
+    return OK;
+}
+
+/* Compares, and prints the figures when asked to. */
+static void compare(const char *name, const char *folder, const char *expected, Dtype dtype,
+                    bool loud)
+{
+    Trial  t = {0};
+    Status s = try_model(&t, folder, expected, dtype, NULL);
+    if (s != OK) {
+        check_fail(__FILE__, __LINE__, "%s: %s", name, status_text());
+    } else {
+        double allow_logits = F32_BOUND, allow_hidden = F32_BOUND;
+        if (dtype == DTYPE_BF16) {
+            allow_logits = BF16_SLACK * (double)t.golden.bf16_loss[0];
+            allow_hidden = BF16_SLACK * (double)t.golden.bf16_loss[1];
+        }
+        if (loud)
+            printf("golden %s%s: logits %.1e, hidden %.1e\n", name,
+                   dtype == DTYPE_BF16 ? " in bf16" : "", t.logits, t.hidden);
+        if (!(t.logits <= allow_logits) || !(t.hidden <= allow_hidden))
+            check_fail(__FILE__, __LINE__, "%s on %s: logits %.1e of %.1e, hidden %.1e of "
+                       "%.1e", name, cpu_isa_name(cpu_isa()), t.logits, allow_logits,
+                       t.hidden, allow_hidden);
+    }
+    subject_close(&t.subject);
+}
+
+static void compare_all(Dtype dtype, bool loud)
+{
+    Arena        a = {0};
+    const char **names;
+    int64_t      n;
+    T_STATUS_OK(golden_names(&names, &n, &a));
+    for (int64_t i = 0; i < n; i++)
+        compare(names[i], in_models(names[i], NULL),
+                in_models(names[i], "expected.safetensors"), dtype, loud);
+    arena_close(&a);
+}
+
+TEST(models_in_f32)
+{
+    compare_all(DTYPE_F32, true);
+}
+
+TEST(models_in_bf16)
+{
+    compare_all(DTYPE_BF16, true);
+}
+
+/* The two tests above took the best there is; here are the lesser ones. */
+TEST(models_on_each_instruction_set)
+{
+    for (int isa = 0; isa < N_CPU_ISAS; isa++)
+        if (cpu_isa_force((CpuIsa)isa)) {
+            compare_all(DTYPE_F32, false);
+            compare_all(DTYPE_BF16, false);
+        }
+    cpu_isa_force(N_CPU_ISAS);
+}
+
+/* Lambda of each layer; the checkpoints hold one above 1 and one below 0. */
+TEST(lambdas)
+{
+    Arena        a = {0};
+    const char **names;
+    int64_t      n, n_above = 0, n_below = 0;
+    T_STATUS_OK(golden_names(&names, &n, &a));
+    for (int64_t i = 0; i < n; i++) {
+        Trial t = {0};
+        if (try_model(&t, in_models(names[i], NULL),
+                      in_models(names[i], "expected.safetensors"), DTYPE_F32, NULL) != OK)
+            check_fail(__FILE__, __LINE__, "%s: %s", names[i], status_text());
+        for (int64_t l = 0; t.golden.lambda && l < t.golden.L; l++) {
+            double want = (double)t.golden.lambda[l];
+            double got = (double)t.subject.m.layers[l].lambda;
+            /* One rounding to f32 of a value computed in double on both sides. */
+            if (!(fabs(got - want) <= 1.2e-7 * fabs(want)))
+                check_fail(__FILE__, __LINE__, "%s, layer %lld: lambda %.9g, not %.9g",
+                           names[i], (long long)l, got, want);
+            n_above += want > 1.0;
+            n_below += want < 0.0;
+        }
+        subject_close(&t.subject);
+    }
+    arena_close(&a);
+    T_OK(n_above > 5 && n_below > 5);
+}
+
+/* Half-heads i and i + N/2 are the maps of head i; plain heads stand alone. */
+static int64_t half_head(const ModelConfig *c, int64_t head, int64_t map)
+{
+    return head + map * c->n_heads;
+}
+
+static Status check_maps(const char *name, int64_t layer, int64_t *n_maps_seen)
+{
+    Trial       t = {0};
+    Status      s = OK;
+    ModelConfig c;
+    Golden     *g = &t.golden;
+    MapWindow   w = {.sequence = 0};
+    Probe       probe = {.window = &w, .window_layer = layer};
+    ModelOptions options = {.dtype = DTYPE_F32};
+    GUARD(subject_open(&t.subject, in_models(name, NULL), &options, 0));
+    GUARD(golden_read(g, &t.subject.arena, in_models(name, "expected.safetensors")));
+    c = t.subject.m.config;
+    w.n_positions = g->S;
+    w.maps = arena_alloc(&t.subject.arena, g->N * g->S * g->S, sizeof(float));
+    CHECK(w.maps != NULL);
+    GUARD(subject_run(&t.run, &t.subject, g->ids, &g->batch, &probe, NULL));
+    for (int64_t h = 0; h < c.n_heads; h++)
+        for (int64_t m = 0; m < c.n_maps; m++) {
+            int64_t size = g->S * g->S, from = layer * g->N + half_head(&c, h, m);
+            double  e = ref_worst(w.maps + (h * c.n_maps + m) * size, g->maps + from * size,
+                                  size);
+            ++*n_maps_seen;
+            if (!(e <= F32_BOUND))
+                check_fail(__FILE__, __LINE__, "%s, layer %lld, head %lld, map %lld: off "
+                           "by %.1e", name, (long long)layer, (long long)h, (long long)m, e);
+        }
+out:
+    subject_close(&t.subject);
+    return s;
+}
+
+TEST(raw_maps_are_paired_as_in_the_checkpoint)
+{
+    int64_t seen = 0;
+    T_STATUS_OK(check_maps("diff_mha", 0, &seen));
+    T_STATUS_OK(check_maps("diff_mha", 1, &seen));
+    T_STATUS_OK(check_maps("diff_gqa", 2, &seen));
+    T_STATUS_OK(check_maps("diff_mqa", 1, &seen));
+    T_STATUS_OK(check_maps("llama_gqa", 1, &seen));
+    T_OK(seen == 4 + 4 + 8 + 4 + 4);
+}
+
+static void check_absmax(const char *name)
+{
+    Trial        t = {0};
+    Golden      *g = &t.golden;
+    ModelOptions options = {.dtype = DTYPE_F32};
+    Probe        probe = {0};
+    Status       s = OK;
+    ModelConfig  c;
+    GUARD(subject_open(&t.subject, in_models(name, NULL), &options, 0));
+    GUARD(golden_read(g, &t.subject.arena, in_models(name, "expected.safetensors")));
+    GUARD(probe_init(&probe, &t.subject.arena, &t.subject.m, g->T));
+    GUARD(subject_run(&t.run, &t.subject, g->ids, &g->batch, &probe, NULL));
+    c = t.subject.m.config;
+    for (int64_t l = 0; l < g->L; l++)
+        for (int64_t h = 0; h < c.n_heads; h++)
+            for (int64_t m = 0; m < c.n_maps; m++) {
+                double want = (double)g->logit_absmax[l * g->N + half_head(&c, h, m)];
+                double got = moments_absmax(&probe.logits[l].moments[h * c.n_maps + m]);
+                if (!(fabs(got - want) <= F32_BOUND * want))
+                    check_fail(__FILE__, __LINE__, "%s, layer %lld, head %lld, map %lld: "
+                               "largest logit %.9g, not %.9g", name, (long long)l,
+                               (long long)h, (long long)m, got, want);
+            }
+out:
+    if (s != OK)
+        check_fail(__FILE__, __LINE__, "%s: %s", name, status_text());
+    subject_close(&t.subject);
+}
+
+/* What is recorded is what the model computes: allowed entries, each map its own. */
+TEST(recorded_logits_have_the_right_peaks)
+{
+    Arena        a = {0};
+    const char **names;
+    int64_t      n;
+    T_STATUS_OK(golden_names(&names, &n, &a));
+    for (int64_t i = 0; i < n; i++)
+        check_absmax(names[i]);
+    arena_close(&a);
+}
