@@ -101,6 +101,11 @@ typedef struct {
     int64_t row, n_rows, position;
 } AttnTile;
 
+/* Some queries of a tile: first, first + step, ... */
+typedef struct {
+    int64_t first, n, step;
+} TileRows;
+
 /* Memory of one thread. */
 typedef struct {
     float       *q;        // [M,TILE_ROWS,d]
@@ -129,10 +134,10 @@ void attn_pack(const AttnCall *c, const float *k, const float *v, int n_threads)
 
 /* cpu_attention_tile.c */
 void attn_load_queries(const AttnCall *c, const AttnTile *t, AttnScratch *s);
-/* Logits of queries first .. first + n of the tile against keys key .. key +
- * TILE_KEYS, to s->x; entries past the last allowed key are not meant. */
-void attn_logits(const AttnCall *c, const AttnTile *t, AttnScratch *s, int64_t first,
-                 int64_t n, int64_t key);
+/* Logits of chosen queries of the tile against keys key .. key + TILE_KEYS, to
+ * their rows of s->x; entries past the last allowed key are not meant. */
+void attn_logits(const AttnCall *c, const AttnTile *t, AttnScratch *s, TileRows rows,
+                 int64_t key);
 void attn_tile(const AttnCall *c, const AttnTile *t, AttnScratch *s);
 
 /* cpu_attention_quant.c: row_scale holds each row's absmax after attn_absmax,

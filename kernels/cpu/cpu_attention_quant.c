@@ -27,7 +27,7 @@ void attn_absmax(const AttnCall *c, const AttnTile *t, AttnScratch *s)
     for (int64_t r = 0; r < t->n_rows * M; r++)
         c->row_scale[call_row(c, t, r / M, r % M)] = 0;
     for (int64_t key = 0; key < end; key += TILE_KEYS) {
-        attn_logits(c, t, s, 0, t->n_rows, key);
+        attn_logits(c, t, s, (TileRows){0, t->n_rows, 1}, key);
         for (int64_t r = 0; r < t->n_rows * M; r++) {
             float *max = &c->row_scale[call_row(c, t, r / M, r % M)];
             int64_t n = i64_min(tile_allowed(t, r / M, key), TILE_KEYS);

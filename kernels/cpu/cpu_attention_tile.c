@@ -35,26 +35,29 @@ static const float *key_panel(const AttnCall *c, const AttnTile *t, int64_t key,
 }
 
 /* n <= GROUP_ROWS queries against the keys their last one may see. */
-static void group_logits(const AttnCall *c, const AttnTile *t, AttnScratch *s, int64_t first,
-                         int64_t n, int64_t key)
+static void group_logits(const AttnCall *c, const AttnTile *t, AttnScratch *s, TileRows rows,
+                         int64_t key)
 {
-    int64_t M = c->a->n_maps;
-    int64_t keys = i64_min(tile_allowed(t, first + n - 1, key), TILE_KEYS);
+    int64_t M = c->a->n_maps, last = rows.first + (rows.n - 1) * rows.step;
+    int64_t keys = i64_min(tile_allowed(t, last, key), TILE_KEYS);
     for (int64_t m = 0; m < M; m++)
         for (int64_t j = 0; j < keys; j += PANEL_KEYS) {
             int64_t cols = i64_min(ceil_div(keys - j, PAD) * PAD, PANEL_KEYS);
-            Product p = {.c = s->x + (first * M + m) * TILE_KEYS + j, .ldc = M * TILE_KEYS,
-                         .a = s->q + (m * TILE_ROWS + first) * c->d, .lda = c->d,
+            Product p = {.c = s->x + (rows.first * M + m) * TILE_KEYS + j,
+                         .ldc = rows.step * M * TILE_KEYS,
+                         .a = s->q + (m * TILE_ROWS + rows.first) * c->d,
+                         .lda = rows.step * c->d,
                          .b = key_panel(c, t, key + j, m), .ldb = PANEL_KEYS};
-            c->isa->product(&p, n, cols, c->d, NULL, c->a->scale);
+            c->isa->product(&p, rows.n, cols, c->d, NULL, c->a->scale);
         }
 }
 
-void attn_logits(const AttnCall *c, const AttnTile *t, AttnScratch *s, int64_t first,
-                 int64_t n, int64_t key)
+void attn_logits(const AttnCall *c, const AttnTile *t, AttnScratch *s, TileRows rows,
+                 int64_t key)
 {
-    for (int64_t i = 0; i < n; i += GROUP_ROWS)
-        group_logits(c, t, s, first + i, i64_min(n - i, GROUP_ROWS), key);
+    for (int64_t i = 0; i < rows.n; i += GROUP_ROWS)
+        group_logits(c, t, s, (TileRows){rows.first + i * rows.step,
+                                         i64_min(rows.n - i, GROUP_ROWS), rows.step}, key);
 }
 
 /* Rows of logits to rows of weights, recorded and quantized on the way. */
@@ -148,7 +151,7 @@ void attn_tile(const AttnCall *c, const AttnTile *t, AttnScratch *s)
     attn_load_queries(c, t, s);
     begin_rows(c, t, s);
     for (int64_t key = 0; key < end; key += TILE_KEYS) {
-        attn_logits(c, t, s, 0, t->n_rows, key);
+        attn_logits(c, t, s, (TileRows){0, t->n_rows, 1}, key);
         weigh_rows(c, t, s, key);
         add_values(c, t, s, key);
     }
