@@ -7,6 +7,7 @@
 
 #include "analysis/text/ids.h"
 #include "analysis/text/merges.h"
+#include "analysis/text/piece.h"
 #include "analysis/text/utf8.h"
 #include "analysis/text/vocab.h"
 

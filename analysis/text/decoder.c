@@ -68,7 +68,7 @@ static Status decode_bytes(List *l)
     for (int64_t i = 0; i < l->n; i++)
         TRY(spelled_bytes(l->space, &l->at[i]));
     TRY(fuse(l, ""));
-    return utf8_repair(&l->at[0], l->space);
+    return piece_repair(&l->at[0], l->space);
 }
 
 static int hex_digit(char c)
@@ -148,7 +148,7 @@ static Status decode(List *l, const DecodeStep *s)
     case DECODE_REPLACE:
     case DECODE_METASPACE:
         for (int64_t i = 0; i < l->n; i++)
-            TRY(piece_replace(&l->at[i], l->space, s->pattern,
+            TRY(normalizer_replace(&l->at[i], l->space, s->pattern,
                               s->kind == DECODE_REPLACE     ? s->text
                               : i == 0 && s->start ? ""
                                                             : " "));

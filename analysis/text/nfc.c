@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/size.h"
 
 typedef struct {
     uint32_t code, first, second;

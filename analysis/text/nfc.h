@@ -4,6 +4,7 @@
 #ifndef DQ_TEXT_NFC_H
 #define DQ_TEXT_NFC_H
 
+#include "analysis/text/piece.h"
 #include "analysis/text/utf8.h"
 
 /* Composes p; a piece that is in form C stays as it is. What a changed

@@ -5,7 +5,7 @@
 
 #include "analysis/text/nfc.h"
 
-Status piece_prepend(Piece *p, PieceSpace *space, const char *text)
+Status normalizer_prepend(Piece *p, PieceSpace *space, const char *text)
 {
     PieceWriter w;
     int64_t     n = (int64_t)strlen(text);
@@ -16,7 +16,7 @@ Status piece_prepend(Piece *p, PieceSpace *space, const char *text)
     return OK;
 }
 
-Status piece_replace(Piece *p, PieceSpace *space, const Pattern *pattern, const char *text)
+Status normalizer_replace(Piece *p, PieceSpace *space, const Pattern *pattern, const char *text)
 {
     PieceWriter w;
     PatternWalk walk = pattern_walk(pattern, p->text, p->n);
@@ -42,9 +42,9 @@ static Status apply(const NormalStep *step, Piece *p, PieceSpace *space)
     case NORMAL_NFC:
         return nfc_apply(p, space);
     case NORMAL_PREPEND:
-        return p->n ? piece_prepend(p, space, step->text) : OK;
+        return p->n ? normalizer_prepend(p, space, step->text) : OK;
     case NORMAL_REPLACE:
-        return piece_replace(p, space, step->pattern, step->text);
+        return normalizer_replace(p, space, step->pattern, step->text);
     }
     FAIL(ERR_UNSUPPORTED, "tokenizer: normalizer number %d", (int)step->kind);
 }

@@ -20,8 +20,8 @@ typedef struct {
 /* Writes into space where something changes. p may be empty. */
 MUST_USE Status normalizer_apply(const Normalizer *z, Piece *p, PieceSpace *space);
 
-MUST_USE Status piece_prepend(Piece *p, PieceSpace *space, const char *text);
-MUST_USE Status piece_replace(Piece *p, PieceSpace *space, const Pattern *pattern,
+MUST_USE Status normalizer_prepend(Piece *p, PieceSpace *space, const char *text);
+MUST_USE Status normalizer_replace(Piece *p, PieceSpace *space, const Pattern *pattern,
                               const char *text);
 
 #endif

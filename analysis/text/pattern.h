@@ -4,6 +4,7 @@
 #ifndef DQ_TEXT_PATTERN_H
 #define DQ_TEXT_PATTERN_H
 
+#include "analysis/text/piece.h"
 #include "analysis/text/utf8.h"
 
 typedef struct Pattern Pattern;

@@ -87,7 +87,7 @@ static Status prepend(const Run *r, const PretokenStep *s, Piece *p)
     if ((s->first && p->base != 0) ||
         ((size_t)p->n >= n && memcmp(p->text, s->text, n) == 0))
         return OK;
-    return piece_prepend(p, r->space, s->text);
+    return normalizer_prepend(p, r->space, s->text);
 }
 
 static Status run_step(const Run *r, int i, Piece p)
@@ -101,7 +101,7 @@ static Status run_step(const Run *r, int i, Piece p)
         return split(r, i, p);
     ArenaMark mark = arena_mark(r->space->arena);
     if (s->kind == PRETOKEN_REPLACE)
-        TRY(piece_replace(&p, r->space, s->pattern, s->text));
+        TRY(normalizer_replace(&p, r->space, s->pattern, s->text));
     else
         TRY(prepend(r, s, &p));
     TRY(run_step(r, i + 1, p));

@@ -12,12 +12,12 @@ static Status read_all(Reader *r)
     if (r->root->kind != JSON_OBJECT)
         FAIL(ERR_FORMAT, "%s: should be an object, is %s", r->t->path,
              json_kind_name(r->root->kind));
-    TRY(read_normalizer(r));
-    TRY(read_pretokenizer(r));
-    TRY(read_decoder(r));
-    TRY(read_model(r));
-    TRY(read_added(r));
-    return read_special(r);
+    TRY(tokread_normalizer(r));
+    TRY(tokread_pretokenizer(r));
+    TRY(tokread_decoder(r));
+    TRY(tokread_model(r));
+    TRY(tokread_added(r));
+    return tokread_special(r);
 }
 
 static Status open_parts(Tokenizer *t, Arena *a, const char *folder)
@@ -27,7 +27,7 @@ static Status open_parts(Tokenizer *t, Arena *a, const char *folder)
     Reader r = {.t = t, .arena = a};
     GUARD(json_read(&r.root, &scratch, t->path));
     GUARD(read_all(&r));
-    GUARD(read_config(t, folder));
+    GUARD(tokread_config(t, folder));
 out:
     arena_close(&scratch);
     return s;
@@ -145,7 +145,7 @@ static Status encode(Encode *e, Piece p, bool special)
     TRY(ids_reserve(&e->ids, n / 4));
     if (special)
         TRY(encode_fixed(e, t->prefix, t->n_prefix, 0));
-    TRY(utf8_repair(&p, &e->text));
+    TRY(piece_repair(&p, &e->text));
     TRY(encode_around(e, &t->raw, p, encode_raw));
     return special ? encode_fixed(e, t->suffix, t->n_suffix, n) : OK;
 }

@@ -43,33 +43,33 @@ typedef struct {
 
 /* Each reads its part of r->root into r->t; model before added tokens, those
  * before the post-processor. */
-MUST_USE Status read_model(Reader *r);
-MUST_USE Status read_normalizer(Reader *r);
-MUST_USE Status read_pretokenizer(Reader *r);
-MUST_USE Status read_decoder(Reader *r);
-MUST_USE Status read_added(Reader *r);
-MUST_USE Status read_special(Reader *r);
+MUST_USE Status tokread_model(Reader *r);
+MUST_USE Status tokread_normalizer(Reader *r);
+MUST_USE Status tokread_pretokenizer(Reader *r);
+MUST_USE Status tokread_decoder(Reader *r);
+MUST_USE Status tokread_added(Reader *r);
+MUST_USE Status tokread_special(Reader *r);
 /* BOS, EOS and their rule from tokenizer_config.json and
  * special_tokens_map.json in folder, where they are. */
-MUST_USE Status read_config(Tokenizer *t, const char *folder);
+MUST_USE Status tokread_config(Tokenizer *t, const char *folder);
 
 /* --- members of objects; where names the object in messages --- */
 
 /* The member's value, or the default where it is absent or null. ERR_FORMAT
  * where it is of another kind. */
-MUST_USE Status read_flag(const Reader *r, const Json *v, const char *where, const char *key,
+MUST_USE Status tokread_flag(const Reader *r, const Json *v, const char *where, const char *key,
                           bool fallback, bool *out);
-MUST_USE Status read_count(const Reader *r, const Json *v, const char *where, const char *key,
+MUST_USE Status tokread_count(const Reader *r, const Json *v, const char *where, const char *key,
                            int64_t *out);
 /* Must be there; copied. */
-MUST_USE Status read_text(const Reader *r, const Json *v, const char *where, const char *key,
+MUST_USE Status tokread_text(const Reader *r, const Json *v, const char *where, const char *key,
                           const char **out);
 /* "pattern": {"String": ...} or {"Regex": ...}. */
-MUST_USE Status read_pattern(Reader *r, const Json *v, const char *where, const Pattern **out);
+MUST_USE Status tokread_pattern(Reader *r, const Json *v, const char *where, const Pattern **out);
 /* Calls one for v, or for each item of its list where its type is Sequence
  * (key: the list's name); null is an empty list. */
 typedef Status (*ReadStep)(Reader *r, const Json *v, const char *type);
-MUST_USE Status read_steps(Reader *r, const Json *v, const char *where, const char *key,
+MUST_USE Status tokread_steps(Reader *r, const Json *v, const char *where, const char *key,
                            ReadStep one);
 
 #endif

@@ -1,56 +1,9 @@
-/* utf8.h - characters of UTF-8 texts, and the repair of broken ones. */
+/* utf8.h - characters of UTF-8 texts. */
 #ifndef DQ_TEXT_UTF8_H
 #define DQ_TEXT_UTF8_H
 
 #include <stdbool.h>
 #include <stdint.h>
-
-#include "kernels/arena.h"
-
-/* A stretch of text on its way to the model. Valid UTF-8 except where said
- * otherwise. Byte i came from byte origin[i] of the input, base + i where
- * origin is NULL. Owns nothing. */
-typedef struct {
-    const char    *text;
-    int64_t        n;
-    int64_t        base;
-    const int64_t *origin;
-} Piece;
-
-/* Where changed pieces are written, and whether their origin is kept. */
-typedef struct {
-    Arena *arena;
-    bool   track;
-} PieceSpace;
-
-static inline Piece piece_sub(Piece p, int64_t from, int64_t to)
-{
-    return (Piece){p.text + from, to - from, p.origin ? p.origin[from] : p.base + from,
-                   p.origin ? p.origin + from : NULL};
-}
-
-static inline int64_t piece_origin(const Piece *p, int64_t i)
-{
-    return p->origin ? p->origin[i] : p->base + i;
-}
-
-/* A piece being written. Room is made as it grows; the old room stays in the
- * arena until that is rewound. */
-typedef struct {
-    PieceSpace *space;
-    char       *text;
-    int64_t    *origin;
-    int64_t     n, room;
-} PieceWriter;
-
-/* room: a guess of the length. */
-MUST_USE Status piece_write_begin(PieceWriter *w, PieceSpace *space, int64_t room);
-/* Adds text[0..n), all of it from that byte of the input. */
-MUST_USE Status piece_write(PieceWriter *w, const char *text, int64_t n, int64_t origin);
-/* Adds bytes [from, to) of p with their origin. */
-MUST_USE Status piece_copy(PieceWriter *w, const Piece *p, int64_t from, int64_t to);
-/* What was written in place of p. */
-Piece piece_written(const PieceWriter *w, const Piece *p);
 
 enum { UTF8_MAX = 4 };
 
@@ -62,9 +15,6 @@ int utf8_step(const char *text, int64_t n, bool *valid);
 uint32_t utf8_get(const char *text, int *n);
 /* Writes c < 0x110000 and returns its length. */
 int utf8_put(char out[UTF8_MAX], uint32_t c);
-
-/* Each maximal ill-formed part becomes U+FFFD; a valid piece stays as it is. */
-MUST_USE Status utf8_repair(Piece *p, PieceSpace *space);
 
 /* White space of the Unicode standard, \s of the library. */
 bool utf8_is_space(uint32_t c);

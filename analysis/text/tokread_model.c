@@ -1,4 +1,4 @@
-/* read_model.c - vocabulary, merges and added tokens of a tokenizer.json. */
+/* tokread_model.c - vocabulary, merges and added tokens of a tokenizer.json. */
 #include <stdio.h>
 #include <string.h>
 
@@ -148,7 +148,7 @@ static Status read_unk(Reader *r, const Json *model)
     return OK;
 }
 
-Status read_model(Reader *r)
+Status tokread_model(Reader *r)
 {
     const Json *model = json_member(r->root, "model"), *type = json_member(model, "type");
     Bpe        *b = &r->t->bpe;
@@ -160,9 +160,9 @@ Status read_model(Reader *r)
         FAIL(ERR_UNSUPPORTED, "%s: model of type \"%.100s\" is not known, only BPE", r->t->path,
              type ? type->text : "");
     TRY(refuse_options(r, model));
-    TRY(read_flag(r, model, "model", "fuse_unk", false, &b->fuse_unk));
-    TRY(read_flag(r, model, "model", "byte_fallback", false, &b->byte_fallback));
-    TRY(read_flag(r, model, "model", "ignore_merges", false, &b->ignore_merges));
+    TRY(tokread_flag(r, model, "model", "fuse_unk", false, &b->fuse_unk));
+    TRY(tokread_flag(r, model, "model", "byte_fallback", false, &b->byte_fallback));
+    TRY(tokread_flag(r, model, "model", "ignore_merges", false, &b->ignore_merges));
     TRY(read_vocab(r, model));
     TRY(read_unk(r, model));
     TRY(read_merges(r, model));
@@ -195,12 +195,12 @@ static Status make_form(Reader *r, AddedToken *t)
 static Status read_token(Reader *r, const Json *v, int32_t *next, AddedToken *t)
 {
     static const char where[] = "added_tokens";
-    TRY(read_text(r, v, where, "content", &t->content));
-    TRY(read_flag(r, v, where, "single_word", false, &t->single_word));
-    TRY(read_flag(r, v, where, "lstrip", false, &t->lstrip));
-    TRY(read_flag(r, v, where, "rstrip", false, &t->rstrip));
-    TRY(read_flag(r, v, where, "special", false, &t->special));
-    TRY(read_flag(r, v, where, "normalized", !t->special, &t->normalized));
+    TRY(tokread_text(r, v, where, "content", &t->content));
+    TRY(tokread_flag(r, v, where, "single_word", false, &t->single_word));
+    TRY(tokread_flag(r, v, where, "lstrip", false, &t->lstrip));
+    TRY(tokread_flag(r, v, where, "rstrip", false, &t->rstrip));
+    TRY(tokread_flag(r, v, where, "special", false, &t->special));
+    TRY(tokread_flag(r, v, where, "normalized", !t->special, &t->normalized));
     t->id = vocab_find(&r->t->vocab, t->content, (int64_t)strlen(t->content));
     if (t->id >= 0 || !t->content[0])
         return OK;
@@ -234,7 +234,7 @@ static Status make_pieces(Reader *r)
     return OK;
 }
 
-Status read_added(Reader *r)
+Status tokread_added(Reader *r)
 {
     Tokenizer  *t = r->t;
     const Json *list = json_member(r->root, "added_tokens");

@@ -1,4 +1,4 @@
-/* read_special.c - which ids go in front of a text and behind it. */
+/* tokread_special.c - which ids go in front of a text and behind it. */
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
@@ -84,10 +84,10 @@ static Status post_step(Reader *r, const Json *v, const char *type)
     return wrap(r, &t);
 }
 
-Status read_special(Reader *r)
+Status tokread_special(Reader *r)
 {
     Tokenizer *t = r->t;
-    TRY(read_steps(r, json_member(r->root, "post_processor"), "post_processor", "processors",
+    TRY(tokread_steps(r, json_member(r->root, "post_processor"), "post_processor", "processors",
                    post_step));
     /* Until tokenizer_config.json says otherwise. */
     t->bos = t->n_prefix ? t->prefix[0] : -1;
@@ -180,7 +180,7 @@ static Status apply_config(Tokenizer *t, const Json *config, const Json *map)
     return OK;
 }
 
-Status read_config(Tokenizer *t, const char *folder)
+Status tokread_config(Tokenizer *t, const char *folder)
 {
     Arena       scratch = {0};
     const Json *config, *map;

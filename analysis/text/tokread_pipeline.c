@@ -1,4 +1,4 @@
-/* read_pipeline.c - normalizer, pre-tokenizer and decoder of a tokenizer.json. */
+/* tokread_pipeline.c - normalizer, pre-tokenizer and decoder of a tokenizer.json. */
 #include <string.h>
 
 #include "analysis/text/tokenizer_parts.h"
@@ -37,20 +37,20 @@ static Status normal_step(Reader *r, const Json *v, const char *type)
         step.kind = NORMAL_NFC;
     } else if (strcmp(type, "Prepend") == 0) {
         step.kind = NORMAL_PREPEND;
-        TRY(read_text(r, v, "normalizer Prepend", "prepend", &step.text));
+        TRY(tokread_text(r, v, "normalizer Prepend", "prepend", &step.text));
     } else if (strcmp(type, "Replace") == 0) {
         step.kind = NORMAL_REPLACE;
-        TRY(read_text(r, v, "normalizer Replace", "content", &step.text));
-        TRY(read_pattern(r, v, "normalizer Replace", &step.pattern));
+        TRY(tokread_text(r, v, "normalizer Replace", "content", &step.text));
+        TRY(tokread_pattern(r, v, "normalizer Replace", &step.pattern));
     } else {
         return unknown(r, "normalizer", type);
     }
     return add_normal(r, step);
 }
 
-Status read_normalizer(Reader *r)
+Status tokread_normalizer(Reader *r)
 {
-    return read_steps(r, json_member(r->root, "normalizer"), "normalizer", "normalizers",
+    return tokread_steps(r, json_member(r->root, "normalizer"), "normalizer", "normalizers",
                       normal_step);
 }
 
@@ -77,8 +77,8 @@ static Status add_split(Reader *r, const char *regex, SplitRule rule)
 static Status pre_bytes(Reader *r, const Json *v)
 {
     bool prefix, regex;
-    TRY(read_flag(r, v, "pre_tokenizer ByteLevel", "add_prefix_space", false, &prefix));
-    TRY(read_flag(r, v, "pre_tokenizer ByteLevel", "use_regex", true, &regex));
+    TRY(tokread_flag(r, v, "pre_tokenizer ByteLevel", "add_prefix_space", false, &prefix));
+    TRY(tokread_flag(r, v, "pre_tokenizer ByteLevel", "use_regex", true, &regex));
     if (prefix)
         TRY(add_pre(r, (PretokenStep){.kind = PRETOKEN_PREPEND, .text = " "}));
     if (regex)
@@ -95,9 +95,9 @@ static Status pre_split(Reader *r, const Json *v)
                                                 "MergedWithNext", "Contiguous"};
     PretokenStep step = {.kind = PRETOKEN_SPLIT};
     const char  *rule;
-    TRY(read_pattern(r, v, "pre_tokenizer Split", &step.pattern));
-    TRY(read_text(r, v, "pre_tokenizer Split", "behavior", &rule));
-    TRY(read_flag(r, v, "pre_tokenizer Split", "invert", false, &step.invert));
+    TRY(tokread_pattern(r, v, "pre_tokenizer Split", &step.pattern));
+    TRY(tokread_text(r, v, "pre_tokenizer Split", "behavior", &rule));
+    TRY(tokread_flag(r, v, "pre_tokenizer Split", "invert", false, &step.invert));
     int i = 0;
     while (i < N_SPLITS && strcmp(rule, RULES[i]) != 0)
         i++;
@@ -113,7 +113,7 @@ static Status read_replacement(Reader *r, const Json *v, const char *where, cons
                                Pattern **pattern)
 {
     int step;
-    TRY(read_text(r, v, where, "replacement", text));
+    TRY(tokread_text(r, v, where, "replacement", text));
     if (!**text || (utf8_get(*text, &step), (*text)[step]))
         FAIL(ERR_FORMAT, "%s: %s: replacement \"%.100s\" should be one character", r->t->path,
              where, *text);
@@ -127,7 +127,7 @@ static Status read_prepend(const Reader *r, const Json *v, const char *where, Pr
     int  i = 0;
     if (json_member(v, "prepend_scheme")) {
         const char *text;
-        TRY(read_text(r, v, where, "prepend_scheme", &text));
+        TRY(tokread_text(r, v, where, "prepend_scheme", &text));
         while (i < N_PREPENDS && strcmp(text, RULES[i]) != 0)
             i++;
         if (i == N_PREPENDS)
@@ -135,7 +135,7 @@ static Status read_prepend(const Reader *r, const Json *v, const char *where, Pr
                  where, text);
     }
     *rule = (PrependRule)i;
-    TRY(read_flag(r, v, where, "add_prefix_space", true, &prefix));
+    TRY(tokread_flag(r, v, where, "add_prefix_space", true, &prefix));
     if (!prefix && *rule != PREPEND_NEVER)
         FAIL(ERR_FORMAT, "%s: %s: add_prefix_space is false, prepend_scheme \"%s\"", r->t->path,
              where, RULES[i]);
@@ -151,7 +151,7 @@ static Status pre_metaspace(Reader *r, const Json *v)
     bool        cut;
     TRY(read_replacement(r, v, where, &text, &pattern));
     TRY(read_prepend(r, v, where, &rule));
-    TRY(read_flag(r, v, where, "split", true, &cut));
+    TRY(tokread_flag(r, v, where, "split", true, &cut));
     TRY(pattern_literal(&space, r->arena, " ", 1));
     TRY(add_pre(r, (PretokenStep){.kind = PRETOKEN_REPLACE, .pattern = space, .text = text}));
     if (rule == PREPEND_FIRST)
@@ -175,15 +175,15 @@ static Status pre_step(Reader *r, const Json *v, const char *type)
     if (strcmp(type, "Metaspace") == 0)
         return pre_metaspace(r, v);
     if (strcmp(type, "Digits") == 0) {
-        TRY(read_flag(r, v, "pre_tokenizer Digits", "individual_digits", false, &each));
+        TRY(tokread_flag(r, v, "pre_tokenizer Digits", "individual_digits", false, &each));
         return add_split(r, DIGITS, each ? SPLIT_ISOLATED : SPLIT_CONTIGUOUS);
     }
     return unknown(r, "pre_tokenizer", type);
 }
 
-Status read_pretokenizer(Reader *r)
+Status tokread_pretokenizer(Reader *r)
 {
-    return read_steps(r, json_member(r->root, "pre_tokenizer"), "pre_tokenizer", "pretokenizers",
+    return tokread_steps(r, json_member(r->root, "pre_tokenizer"), "pre_tokenizer", "pretokenizers",
                       pre_step);
 }
 
@@ -213,13 +213,13 @@ static Status decode_step(Reader *r, const Json *v, const char *type)
         step.kind = DECODE_FUSE;
     } else if (strcmp(type, "Replace") == 0) {
         step.kind = DECODE_REPLACE;
-        TRY(read_text(r, v, "decoder Replace", "content", &step.text));
-        TRY(read_pattern(r, v, "decoder Replace", &step.pattern));
+        TRY(tokread_text(r, v, "decoder Replace", "content", &step.text));
+        TRY(tokread_pattern(r, v, "decoder Replace", &step.pattern));
     } else if (strcmp(type, "Strip") == 0) {
         step.kind = DECODE_STRIP;
-        TRY(read_text(r, v, "decoder Strip", "content", &step.text));
-        TRY(read_count(r, v, "decoder Strip", "start", &step.start));
-        TRY(read_count(r, v, "decoder Strip", "stop", &step.stop));
+        TRY(tokread_text(r, v, "decoder Strip", "content", &step.text));
+        TRY(tokread_count(r, v, "decoder Strip", "start", &step.start));
+        TRY(tokread_count(r, v, "decoder Strip", "stop", &step.stop));
         if (!*step.text)
             FAIL(ERR_FORMAT, "%s: decoder Strip: empty content", r->t->path);
     } else if (strcmp(type, "Metaspace") == 0) {
@@ -233,7 +233,7 @@ static Status decode_step(Reader *r, const Json *v, const char *type)
     return OK;
 }
 
-Status read_decoder(Reader *r)
+Status tokread_decoder(Reader *r)
 {
-    return read_steps(r, json_member(r->root, "decoder"), "decoder", "decoders", decode_step);
+    return tokread_steps(r, json_member(r->root, "decoder"), "decoder", "decoders", decode_step);
 }

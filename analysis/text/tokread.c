@@ -1,4 +1,4 @@
-/* read_parts.c - members of the objects in tokenizer.json, with their checks. */
+/* tokread.c - members of the objects in tokenizer.json, with their checks. */
 #include <stdio.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@ static Status wrong_kind(const Reader *r, const Json *v, const char *where, cons
          v ? json_kind_name(v->kind) : "missing");
 }
 
-Status read_flag(const Reader *r, const Json *v, const char *where, const char *key, bool fallback,
+Status tokread_flag(const Reader *r, const Json *v, const char *where, const char *key, bool fallback,
                  bool *out)
 {
     const Json *m = json_member(v, key);
@@ -24,7 +24,7 @@ Status read_flag(const Reader *r, const Json *v, const char *where, const char *
     return OK;
 }
 
-Status read_count(const Reader *r, const Json *v, const char *where, const char *key, int64_t *out)
+Status tokread_count(const Reader *r, const Json *v, const char *where, const char *key, int64_t *out)
 {
     const Json *m = json_member(v, key);
     if (!m || m->kind != JSON_NUMBER || !m->whole || m->integer < 0)
@@ -33,7 +33,7 @@ Status read_count(const Reader *r, const Json *v, const char *where, const char 
     return OK;
 }
 
-Status read_text(const Reader *r, const Json *v, const char *where, const char *key,
+Status tokread_text(const Reader *r, const Json *v, const char *where, const char *key,
                  const char **out)
 {
     const Json *m = json_member(v, key);
@@ -45,18 +45,18 @@ Status read_text(const Reader *r, const Json *v, const char *where, const char *
     return OK;
 }
 
-Status read_pattern(Reader *r, const Json *v, const char *where, const Pattern **out)
+Status tokread_pattern(Reader *r, const Json *v, const char *where, const Pattern **out)
 {
     const Json *m = json_member(v, "pattern");
     const char *text;
     char        name[1200];
     Pattern    *p = NULL;
     if (json_member(m, "Regex")) {
-        TRY(read_text(r, m, where, "Regex", &text));
+        TRY(tokread_text(r, m, where, "Regex", &text));
         snprintf(name, sizeof name, "%s: %s", r->t->path, where);
         TRY(pattern_compile(&p, &r->t->patterns, r->arena, name, text));
     } else if (json_member(m, "String")) {
-        TRY(read_text(r, m, where, "String", &text));
+        TRY(tokread_text(r, m, where, "String", &text));
         if (!*text)
             FAIL(ERR_UNSUPPORTED, "%s: %s: empty pattern", r->t->path, where);
         TRY(pattern_literal(&p, r->arena, text, (int64_t)strlen(text)));
@@ -82,7 +82,7 @@ static bool is_sequence(const Json *v)
 }
 
 /* Depth is bounded by JSON_MAX_DEPTH. */
-Status read_steps(Reader *r, const Json *v, const char *where, const char *key, ReadStep one)
+Status tokread_steps(Reader *r, const Json *v, const char *where, const char *key, ReadStep one)
 {
     if (!v || v->kind == JSON_NULL)
         return OK;
@@ -92,6 +92,6 @@ Status read_steps(Reader *r, const Json *v, const char *where, const char *key, 
     if (!list || list->kind != JSON_LIST)
         return wrong_kind(r, list, where, key, "a list");
     for (int64_t i = 0; i < list->n; i++)
-        TRY(read_steps(r, &list->at[i], where, key, one));
+        TRY(tokread_steps(r, &list->at[i], where, key, one));
     return OK;
 }
