@@ -197,8 +197,8 @@ Status table_accuracy(Table *t, Arena *a, const SeriesSet *sets, int n_sets)
 static const struct {
     const char *label, *key, *series, *dims;
 } LAYER_FIGURES[] = {
-    {"largest logit", "logit_absmax", "logits/absmax", "layer,head,map"},
-    {"largest hidden", "hidden_absmax", "hidden/absmax", "layer"},
+    {"logit", "logit_absmax", "logits/absmax", "layer,head,map"},
+    {"hidden state", "hidden_absmax", "hidden/absmax", "layer"},
     {"λ", "lambda", "attention/lambda", "layer"},
 };
 enum { N_LAYER_FIGURES = 3 };
@@ -238,7 +238,7 @@ Status table_layers(Table *t, Arena *a, const SeriesSet *sets, int n_sets)
             name_column(t, n, column, key);
             layers = s->shape[0] > layers ? s->shape[0] : layers;
         }
-    t->title = "Layer by layer";
+    t->title = "Largest magnitude of every layer";
     t->n_columns = 1 + n;
     t->n_rows = layers;
     ARENA_NEW(t->cells, a, t->n_rows * t->n_columns);

@@ -11,6 +11,7 @@ enum {
     PLOTS_WIDTH = 1560,   // of all panels in a row, with the gaps between them
     PANEL_HEIGHT = 400,   // of one panel whose cells are not square
     MAX_CELL = 64,
+    MIN_CELL = 2,         // one pixel as shown: thinner lines fade
     PANEL_GAP = 44, BAR_WIDTH = 30, BAR_HEIGHT = 260, NAME_CELL = AXES_TICK_SIZE + 2
 };
 
@@ -81,8 +82,8 @@ static Status reduce_panels(Layout *l, Arena *a)
         const HeatPanel *in = &l->h->panels[i];
         Panel *p = &l->panels[i];
         CHECK(in->rows > 0 && in->cols > 0);
-        p->kx = ceil_div(in->cols, across);
-        p->ky = ceil_div(in->rows, down);
+        p->kx = in->cols * MIN_CELL <= across ? 1 : ceil_div(in->cols, across / MIN_CELL);
+        p->ky = in->rows * MIN_CELL <= down ? 1 : ceil_div(in->rows, down / MIN_CELL);
         if (l->h->square)
             p->kx = p->ky = i64_max(p->kx, p->ky);
         p->cols = (int)ceil_div(in->cols, p->kx);

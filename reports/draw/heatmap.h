@@ -26,9 +26,9 @@ typedef struct {
     const HeatPanel *panels;
 } Heatmap;
 
-/* A canvas as large as the figure needs, about 1900 pixels wide at most. A cell
- * is a whole number of pixels; where a matrix has more columns or rows than
- * there are pixels, neighbours are joined and the largest magnitude stands for
+/* A canvas as large as the figure needs, about 2000 pixels wide at most. A cell
+ * is a whole number of pixels, two or more; where a matrix has too many columns
+ * or rows for that, neighbours are joined and the largest magnitude stands for
  * them (anything not finite goes first), so that an outlier never vanishes. */
 MUST_USE Status heatmap_draw(Canvas *out, Arena *a, const Font *font, const Heatmap *h);
 

@@ -179,6 +179,18 @@ static void attr_note(Page *p, const char *before, const char *key)
     textbuf_add(p->b, "</p>\n");
 }
 
+static void scale_note(Page *p)
+{
+    static const char *const words[][2] = {
+        {"tensor", "All logits of a layer and a sequence share one scale."},
+        {"head", "Every head (and each of its maps) has a scale of its own."},
+        {"row", "Every query has a scale of its own."}};
+    const char *scale = attr_text(&p->sets[0], "eval_logit_scale");
+    for (int i = 0; scale && i < 3; i++)
+        if (strcmp(scale, words[i][0]) == 0)
+            textbuf_printf(p->b, "<p class=\"note\">%s</p>\n", words[i][1]);
+}
+
 static Status accuracy(Page *p)
 {
     Table t;
@@ -190,7 +202,7 @@ static Status accuracy(Page *p)
                 "as they are computed. Nothing is trained again. Two figures of a model "
                 "differ for certain only where they are several standard errors apart.</p>\n");
     table(p, &t);
-    attr_note(p, "One scale for each: ", "eval_logit_scale");
+    scale_note(p);
     attr_note(p, "How it was scored: ", "eval_convention");
     figure(p, "accuracy.png");
     figure(p, "perplexity.png");

@@ -101,7 +101,7 @@ static void activation_words(TextBuf *b, const SeriesSet *sets, int n_sets, cons
             continue;
         if (!most || top > largest_of(most, a))
             most = &sets[i];
-        if (!least || top < largest_of(least, a))
+        if (!least || top <= largest_of(least, a))  // of equals, the other one
             least = &sets[i];
     }
     if (most && most == least)

@@ -48,7 +48,7 @@ static int encode(png_structp png, png_infop info, const Canvas *c)
                  PNG_COLOR_TYPE_RGB, PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT,
                  PNG_FILTER_TYPE_DEFAULT);
     png_set_pHYs(png, info, 7559, 7559, PNG_RESOLUTION_METER);
-    png_set_compression_level(png, 9);
+    png_set_compression_level(png, 6);
     png_write_info(png, info);
     for (int y = 0; y < c->height; y++)
         png_write_row(png, c->rgb + (int64_t)y * c->width * 3);

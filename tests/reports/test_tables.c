@@ -1,0 +1,149 @@
+/* test_tables.c - the right figure in the right cell, in three forms. */
+#include "reports/tables.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "tests/check.h"
+#include "tests/reports/ref_study.h"
+
+TEST(outliers_have_the_columns_of_the_paper)
+{
+    Arena a = {0};
+    SeriesSet sets[2];
+    Table t;
+    TextBuf b;
+    T_STATUS_OK(ref_study(&a, sets));
+    T_STATUS_OK(table_outliers(&t, &a, sets, 2));
+    T_OK(t.n_columns == 8 && t.n_rows == 4);
+    static const char *const names[] = {"model", "activation", "top-1", "top-2", "top-3",
+                                        "top-10", "top-100", "median"};
+    for (int i = 0; i < 8; i++)
+        T_TEXT(t.columns[i], names[i]);
+    const Cell *row = t.cells + 2 * 8;  // the plain model's logits are row 1
+    T_TEXT(row[0].text, "Diff-Tiny");
+    T_TEXT(row[1].text, "hidden states");
+    row = t.cells + 8;
+    T_TEXT(row[0].text, "Base-Tiny");
+    T_NEAR(row[2].value, 318, 1e-4);  // stored as -318: magnitudes are shown
+    const float *top = series_find(&sets[1], "logits/top/value")->data;
+    T_NEAR(row[5].value, fabs((double)top[9]), 0);
+    T_NEAR(row[6].value, fabs((double)top[99]), 0);
+    T_NEAR(row[7].value, 318 * 0.017, 1e-9);
+    textbuf_init(&b, &a);
+    table_text(&b, &t);
+    T_STATUS_OK(textbuf_status(&b));
+    T_OK(strstr(b.at, "\nBase-Tiny  attention logits   318.0   292.6   278.7   241.2    183.0"
+                      "    5.41\n"));
+    arena_close(&a);
+}
+
+TEST(fewer_than_a_hundred_values_leave_dashes)
+{
+    Arena a = {0};
+    SeriesSet set;
+    Series *s;
+    Table t;
+    TextBuf b;
+    const char *dims[] = {"rank"};
+    series_set_init(&set, &a, "<m>");
+    T_STATUS_OK(series_add(&set, &s, SERIES_F32, "logits/top/value", "", "", 1, dims,
+                           (int64_t[]){2}));
+    ((float *)s->data)[0] = 9;
+    ((float *)s->data)[1] = NAN;
+    T_STATUS_OK(table_outliers(&t, &a, &set, 1));
+    T_OK(t.n_rows == 1 && t.cells[2].value == 9);
+    for (int i = 3; i < 8; i++)
+        T_OK(t.cells[i].kind == CELL_NONE);
+    textbuf_init(&b, &a);
+    table_json(&b, &t);
+    T_TEXT(b.at, "[{\"model\":\"<m>\",\"activation\":\"attention logits\",\"top_1\":9,"
+                 "\"top_2\":null,\"top_3\":null,\"top_10\":null,\"top_100\":null,"
+                 "\"median\":null}]");
+    textbuf_init(&b, &a);
+    table_html(&b, &t);
+    T_OK(strstr(b.at, "<td class=\"word\">&lt;m&gt;</td>") && !strstr(b.at, "<m>"));
+    T_OK(strstr(b.at, "<td>9.00</td><td>–</td>"));
+    arena_close(&a);
+}
+
+TEST(accuracy_has_a_row_for_every_width)
+{
+    Arena a = {0};
+    SeriesSet sets[2];
+    Table t;
+    TextBuf b;
+    T_STATUS_OK(ref_study(&a, sets));
+    /* The second model names its tasks in another order. */
+    T_STATUS_OK(series_attr_text(&sets[1], "eval_tasks", "needles-4,needles-1"));
+    T_STATUS_OK(table_accuracy(&t, &a, sets, 2));
+    T_OK(t.n_rows == 8 && t.n_columns == 6);
+    T_TEXT(t.columns[3], "needles-1");
+    T_TEXT(t.columns[5], "perplexity");
+    T_OK(t.cells[2].integer == 16 && t.cells[3 * 6 + 2].integer == 4);
+    T_NEAR(t.cells[3].value, 0.94, 1e-12);
+    T_NEAR(t.cells[4 * 6 + 3].value, 0.61, 1e-12);
+    T_NEAR(t.cells[4 * 6 + 4].value, 0.94, 1e-12);
+    T_NEAR(t.cells[5].value, 17.3, 1e-12);
+    textbuf_init(&b, &a);
+    table_text(&b, &t);
+    T_OK(strstr(b.at, "\nDiff-Tiny  f32              16  94.0 ± 1.5  61.0 ± 3.1       17.30\n"));
+    arena_close(&a);
+}
+
+TEST(layers_show_the_largest_of_all_heads)
+{
+    Arena a = {0};
+    SeriesSet sets[2];
+    Table t;
+    T_STATUS_OK(ref_study(&a, sets));
+    T_STATUS_OK(table_layers(&t, &a, sets, 2));
+    T_OK(t.n_rows == REF_LAYERS && t.n_columns == 6);
+    T_TEXT(t.columns[3], "Diff-Tiny: λ");
+    double largest = 0;
+    for (int64_t i = 0; i < REF_LAYERS; i++)
+        largest = fmax(largest, t.cells[i * 6 + 4].value);
+    T_NEAR(largest, 318, 0);
+    T_NEAR(t.cells[3].value, 0.2, 1e-12);
+    arena_close(&a);
+}
+
+TEST(sets_without_figures_give_no_rows)
+{
+    Arena a = {0};
+    SeriesSet set;
+    Series *s;
+    Table t;
+    TextBuf b;
+    const char *wrong[] = {"layer", "rank"};
+    series_set_init(&set, &a, "m");
+    /* Of the right name, but not of the shape it should have. */
+    T_STATUS_OK(series_add(&set, &s, SERIES_F32, "logits/top/value", "", "", 2, wrong,
+                           (int64_t[]){2, 3}));
+    textbuf_init(&b, &a);
+    T_STATUS_OK(table_outliers(&t, &a, &set, 1));
+    table_text(&b, &t);
+    T_STATUS_OK(table_accuracy(&t, &a, &set, 1));
+    table_text(&b, &t);
+    T_STATUS_OK(table_layers(&t, &a, &set, 1));
+    table_text(&b, &t);
+    T_TEXT(b.at, "");
+    table_json(&b, &t);
+    T_TEXT(b.at, "[]");
+    arena_close(&a);
+}
+
+TEST(parts_of_an_attribute)
+{
+    Arena a = {0};
+    SeriesSet set;
+    series_set_init(&set, &a, "m");
+    T_STATUS_OK(series_attr_text(&set, "k", "one,,three"));
+    T_STATUS_OK(series_attr_int(&set, "n", 3));
+    T_TEXT(table_attr_part(&a, &set, "k", ',', 0), "one");
+    T_TEXT(table_attr_part(&a, &set, "k", ',', 1), "");
+    T_TEXT(table_attr_part(&a, &set, "k", ',', 2), "three");
+    T_OK(!table_attr_part(&a, &set, "k", ',', 3) && !table_attr_part(&a, &set, "n", ',', 0));
+    T_OK(!table_attr_part(&a, &set, "none", ',', 0) && !table_attr_part(&a, &set, "k", ',', -1));
+    arena_close(&a);
+}
