@@ -217,7 +217,8 @@ static void passage(Page *p)
         tokens = attr_text(&p->sets[i], "maps_tokens");
     if (!tokens)
         return;
-    textbuf_add(p->b, "<details><summary>The passage, token by token</summary><p class=\"tokens\">");
+    textbuf_add(p->b, "<details><summary>The passage, token by token</summary>"
+                "<p class=\"tokens\">");
     for (int64_t i = 0; i < 4096 && tokens; i++) {
         const char *end = strchr(tokens, '\x1f');
         size_t n = end ? (size_t)(end - tokens) : strlen(tokens);

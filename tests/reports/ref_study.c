@@ -185,9 +185,9 @@ static Status map_figures(Maker *m)
     }
     TRY(series_attr_int(m->set, "maps_layer", 3));
     return series_attr_text(m->set, "maps_tokens",
-        "<s>\x1fThe\x1f magic\x1f number\x1f of\x1f L\xc3\xbc" "beck\x1f is\x1f 4\x1f" "7\x1f" "1\x1f.\x1f\n"
-        "\x1fThe\x1f sea\x1f was\x1f calm\x1f.\x1f What\x1f is\x1f the\x1f number\x1f of\x1f L\xc3\xbc"
-        "beck\x1f?");
+        "<s>\x1fThe\x1f magic\x1f number\x1f of\x1f Lübeck\x1f is\x1f 4\x1f" "7\x1f" "1\x1f."
+        "\x1f\n\x1fThe\x1f sea\x1f was\x1f calm\x1f.\x1f What\x1f is\x1f the\x1f number"
+        "\x1f of\x1f Lübeck\x1f?");
 }
 
 static Status eval_figures(Maker *m)

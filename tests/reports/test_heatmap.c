@@ -188,15 +188,12 @@ TEST(zeros_on_a_logarithmic_scale_are_shown)
 /* All sizes give a picture whose outermost pixels are paper: nothing is cut. */
 static bool margins_are_clean(const Canvas *c)
 {
-    Color paper = {255, 255, 255};
-    for (int x = 0; x < c->width; x++)
-        for (int k = 0; k < 12; k++)
-            if (!same(canvas_at(c, x, k), paper) || !same(canvas_at(c, x, c->height - 1 - k), paper))
-                return false;
     for (int y = 0; y < c->height; y++)
-        for (int k = 0; k < 12; k++)
-            if (!same(canvas_at(c, k, y), paper) || !same(canvas_at(c, c->width - 1 - k, y), paper))
+        for (int x = 0; x < c->width; x++) {
+            bool inside = x >= 12 && y >= 12 && x < c->width - 12 && y < c->height - 12;
+            if (!inside && !same(canvas_at(c, x, y), (Color){255, 255, 255}))
                 return false;
+        }
     return true;
 }
 

@@ -136,7 +136,8 @@ TEST(a_killed_run_leaves_the_old_file)
 TEST(places_that_cannot_be_written_are_named)
 {
     Arena a = {0};
-    T_FAILS(outfile_save(&a, tmp("none/out"), "x", 1), ERR_IO, "none/out: cannot be written: No such");
+    T_FAILS(outfile_save(&a, tmp("none/out"), "x", 1), ERR_IO,
+            "none/out: cannot be written: No such");
     T_FAILS(outfile_save(&a, check_tmp(), "x", 1), ERR_IO, "it is a folder");
     T_FAILS(outfile_save(&a, "/proc/out", "x", 1), ERR_IO, "/proc/out: cannot be written");
     T_STATUS_OK(outfile_save(&a, tmp("file"), "x", 1));

@@ -63,7 +63,8 @@ TEST(ranges_of_all_kinds_give_ordered_ticks_inside)
 {
     uint64_t seed = 3;
     for (int i = 0; i < 3000; i++) {
-        double lo = pow(10, 12 * check_uniform(&seed)), hi = lo * (1 + pow(10, 4 * check_uniform(&seed)));
+        double lo = pow(10, 12 * check_uniform(&seed));
+        double hi = lo * (1 + pow(10, 4 * check_uniform(&seed)));
         int most = 2 + i % 20;
         for (int kind = 0; kind < 2; kind++) {
             Ticks t;
