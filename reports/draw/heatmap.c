@@ -37,11 +37,10 @@ typedef struct {
     int            width, height;
 } Layout;
 
-/* Does b stand for the pair rather than a? */
+/* Does b stand for the pair rather than a? Nothing finite is larger than an a
+ * that is not. */
 static bool outranks(float b, float a)
 {
-    if (!isfinite(a))
-        return false;
     return !isfinite(b) || fabsf(b) > fabsf(a);
 }
 

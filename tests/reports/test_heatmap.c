@@ -100,13 +100,19 @@ TEST(an_outlier_never_vanishes)
     static float x[ROWS * COLS], out[4 * 251];
     for (int i = 0; i < ROWS * COLS; i++)
         x[i] = 1;
-    x[6 * COLS + 1000] = -50;   // the last, ragged block
+    x[6 * COLS + 1000] = -70;   // the last, ragged block
+    x[5 * COLS + 998] = -50;    // within a block: magnitude counts, the sign stays
     x[2 * COLS + 5] = 30;
     x[3 * COLS + 7] = NAN;      // goes first, whatever stands beside it
     x[3 * COLS + 6] = 1e30f;
     heatmap_reduce(out, x, ROWS, COLS, 2, 4);
-    T_OK(out[3 * 251 + 250] == -50);
+    T_OK(out[3 * 251 + 250] == -70 && out[2 * 251 + 249] == -50);
     T_OK(isnan(out[1 * 251 + 1]));
+    x[3 * COLS + 4] = NAN;      // and stays when a large one follows
+    x[3 * COLS + 7] = 1;
+    heatmap_reduce(out, x, ROWS, COLS, 2, 4);
+    T_OK(isnan(out[1 * 251 + 1]));
+    x[3 * COLS + 4] = 1;
     x[3 * COLS + 7] = 1;
     heatmap_reduce(out, x, ROWS, COLS, 2, 4);
     T_OK(out[1 * 251 + 1] == 1e30f && out[0] == 1);
@@ -134,7 +140,8 @@ static Status draw(Canvas *c, Arena *a, const HeatPanel *panels, int n, ColorSca
                    bool square)
 {
     Font font;
-    Heatmap h = {.title = "Title", .subtitle = "Subtitle", .x_label = "x", .y_label = "y",
+    Heatmap h = {.title = "A title wider than one cell and its colour bar",
+                 .subtitle = "Subtitle", .x_label = "x", .y_label = "y",
                  .value_label = "value", .scale = scale, .columns = n < 3 ? n : 3,
                  .square = square, .n_panels = n, .panels = panels};
     TRY(font_open(&font));
