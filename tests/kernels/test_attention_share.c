@@ -1,0 +1,222 @@
+/* test_attention_share.c - shares of attention and whole maps of a window. */
+#include <math.h>
+#include <string.h>
+
+#include "tests/check.h"
+#include "tests/kernels/ref_attention.h"
+
+enum { H = 2, D = 24 };
+/* The second sequence begins at position 131 - 49 = 82 of its cache. */
+static const CaseShape DIFF = {H, 1, 2, D, 3, {140, 49, 5}, {140, 131, 5}};
+static const CaseShape PLAIN = {H, 1, 1, D, 3, {140, 49, 5}, {140, 131, 5}};
+static const Span SPANS[3] = {{40, 90}, {82, 82}, {0, 3}};
+
+static double entropy_of(const double *w, int64_t n)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        sum -= w[i] > 0 ? w[i] * log(w[i]) : 0;
+    return sum;
+}
+
+static double mass(const double *w, Span s)
+{
+    double sum = 0;
+    for (int64_t i = s.first; i < s.end; i++)
+        sum += w[i];
+    return sum;
+}
+
+/* One sampled row of one head, its n weights in double. */
+static void add_row(ShareRecord *sh, const Case *c, const double *const *w, const double *diff,
+                    int64_t n, Span span)
+{
+    int64_t M = c->a.n_maps;
+    bool seen = span.end > span.first && span.end <= n - 1;
+    sh->rows++;
+    sh->weights += n;
+    sh->span_rows += seen;
+    for (int64_t m = 0; m < M; m++) {
+        sh->entropy[m] += entropy_of(w[m], n);
+        sh->first[m] += w[m][0];
+        sh->span[m] += seen ? mass(w[m], span) : 0;
+    }
+    sh->diff_first += diff[0];
+    sh->diff_span += seen ? mass(diff, span) : 0;
+    for (int64_t i = 0; i < n; i++) {
+        sh->diff_abs += fabs(diff[i]);
+        sh->negative += diff[i] < 0;
+        sh->cancelled += M == 2 ? fmin(w[0][i], (double)c->a.lambda * w[1][i]) : 0;
+    }
+}
+
+static Status ref_shares(ShareRecord *sh, const Case *c, const Span *spans)
+{
+    int64_t M = c->a.n_maps;
+    memset(sh, 0, H * sizeof *sh);
+    for (int64_t b = 0; b < c->shape.n_sequences; b++) {
+        RefMaps r;
+        Arena arena = {0};
+        TRY(ref_attention(&r, &arena, c, b));
+        for (int64_t h = 0; h < H; h++)
+            for (int64_t t = 0; t < r.T; t++) {
+                int64_t position = r.S - r.T + t;
+                const double *w[2] = {r.weights + ((h * M) * r.T + t) * r.S,
+                                      r.weights + ((h * M + M - 1) * r.T + t) * r.S};
+                if (position % 16 == 15)
+                    add_row(&sh[h], c, w, r.diff + (h * r.T + t) * r.S, position + 1,
+                            spans ? spans[b] : (Span){0, 0});
+            }
+        arena_close(&arena);
+    }
+    return OK;
+}
+
+/* Sums over rows of weights known to a few ulp of f32. */
+static bool shares_close(const ShareRecord *a, const ShareRecord *ref)
+{
+    double tol = 2e-6 * (double)ref->rows;
+    bool close = a->rows == ref->rows && a->weights == ref->weights &&
+                 a->span_rows == ref->span_rows && a->negative == ref->negative;
+    for (int m = 0; m < 2; m++)
+        close = close && fabs(a->entropy[m] - ref->entropy[m]) <= 5 * tol &&
+                fabs(a->first[m] - ref->first[m]) <= tol &&
+                fabs(a->span[m] - ref->span[m]) <= tol;
+    return close && fabs(a->diff_first - ref->diff_first) <= tol &&
+           fabs(a->diff_span - ref->diff_span) <= tol &&
+           fabs(a->diff_abs - ref->diff_abs) <= tol &&
+           fabs(a->cancelled - ref->cancelled) <= tol && a->row_sum_error <= 2e-6;
+}
+
+static void check_shares(const CaseShape *shape, const Span *spans, int bits, LogitScale scale)
+{
+    Case c;
+    ShareRecord sh[H] = {0}, ref[H];
+    T_STATUS_OK(case_init(&c, shape, 1));
+    if (bits < 16)
+        case_make_exact(&c, 2);
+    c.a.shares = sh;
+    c.a.spans = spans;
+    c.a.logit_bits = bits;
+    c.a.logit_scale = scale;
+    T_STATUS_OK(case_run(&c, 2));
+    T_STATUS_OK(ref_shares(ref, &c, spans));
+    T_OK(ref->rows == 8 + 3);
+    for (int h = 0; h < H; h++)
+        T_OK(shares_close(&sh[h], &ref[h]));
+    arena_close(&c.arena);
+}
+
+TEST(shares_of_a_differential_layer)
+{
+    check_shares(&DIFF, NULL, 16, SCALE_ROW);
+}
+
+TEST(shares_of_a_plain_layer)
+{
+    check_shares(&PLAIN, NULL, 16, SCALE_ROW);
+}
+
+TEST(shares_of_marked_spans)
+{
+    check_shares(&DIFF, SPANS, 16, SCALE_ROW);
+    check_shares(&PLAIN, SPANS, 16, SCALE_ROW);
+}
+
+TEST(shares_use_quantized_logits)
+{
+    check_shares(&DIFF, SPANS, 4, SCALE_TENSOR);
+    check_shares(&DIFF, SPANS, 6, SCALE_HEAD);
+    check_shares(&PLAIN, SPANS, 8, SCALE_ROW);
+}
+
+TEST(shares_are_the_same_for_any_threads_and_batches)
+{
+    Case c, one;
+    ShareRecord ref[H] = {0}, sh[H] = {0}, cut[H] = {0};
+    T_STATUS_OK(case_init(&c, &DIFF, 3));
+    c.a.spans = SPANS;
+    c.a.shares = ref;
+    T_STATUS_OK(case_run(&c, 1));
+    c.a.shares = sh;
+    T_STATUS_OK(case_run(&c, 3));
+    T_OK(memcmp(sh, ref, sizeof ref) == 0);
+    c.a.shares = cut;
+    for (int64_t b = 0; b < 3; b++) {
+        T_STATUS_OK(case_one_sequence(&one, &c, b));
+        one.a.spans = SPANS + b;
+        T_STATUS_OK(case_run(&one, 2));
+        arena_close(&one.arena);
+    }
+    T_OK(memcmp(cut, ref, sizeof ref) == 0);
+    arena_close(&c.arena);
+}
+
+TEST(shares_of_a_row_with_nan_are_nan)
+{
+    Case c;
+    ShareRecord sh[H] = {0}, more = {0};
+    T_STATUS_OK(case_init(&c, &DIFF, 4));
+    ((float *)c.q.data)[15 * H * 2 * D] = NAN;  // head 0, map 0 of position 15
+    c.a.shares = sh;
+    T_STATUS_OK(case_run(&c, 2));
+    T_OK(isnan(sh[0].entropy[0]) && isnan(sh[0].first[0]) && isnan(sh[0].diff_abs) &&
+         isnan(sh[0].cancelled) && isnan(sh[0].row_sum_error) && !isnan(sh[0].entropy[1]));
+    T_OK(!isnan(sh[1].entropy[0]) && !isnan(sh[1].row_sum_error));
+    share_record_merge(&more, &sh[0]);
+    share_record_merge(&more, &sh[1]);
+    T_OK(isnan(more.row_sum_error) && more.rows == 22);
+    arena_close(&c.arena);
+}
+
+/* Rows and columns of the window against the reference; 0 elsewhere. */
+static void check_window(const CaseShape *shape, int64_t sequence, int64_t n)
+{
+    enum { S = 150 };
+    static float maps[H * 2 * S * S], diff[H * S * S];
+    Case c;
+    RefMaps r;
+    memset(maps, 0x7f, sizeof maps);
+    memset(diff, 0x7f, sizeof diff);
+    MapWindow w = {sequence, n, maps, diff};
+    T_STATUS_OK(case_init(&c, shape, 5));
+    c.a.window = &w;
+    T_STATUS_OK(case_run(&c, 2));
+    T_STATUS_OK(ref_attention(&r, &c.arena, &c, sequence));
+    int64_t M = shape->n_maps;
+    for (int64_t i = 0; i < H * M * n * n; i++) {
+        int64_t key = i % n, query = i / n % n, map = i / n / n, t = query - (r.S - r.T);
+        bool there = t >= 0 && t < r.T && key <= query;
+        double want = there ? r.weights[(map * r.T + t) * r.S + key] : 0;
+        T_NEAR(maps[i], want, there ? 2e-6 * want + 1e-37 : 0);
+    }
+    for (int64_t i = 0; i < H * n * n; i++) {
+        int64_t key = i % n, query = i / n % n, h = i / n / n, t = query - (r.S - r.T);
+        bool there = t >= 0 && t < r.T && key <= query;
+        T_NEAR(diff[i], there ? r.diff[(h * r.T + t) * r.S + key] : 0, there ? 2e-6 : 0);
+    }
+    arena_close(&c.arena);
+}
+
+TEST(window_of_whole_maps)
+{
+    check_window(&DIFF, 0, 140);
+    check_window(&DIFF, 0, 60);   // less than the sequence, more than a tile
+    check_window(&DIFF, 1, 131);  // no queries before position 82
+    check_window(&DIFF, 2, 9);    // longer than the sequence
+    check_window(&PLAIN, 0, 70);
+}
+
+TEST(window_parts_may_be_left_out)
+{
+    Case c;
+    static float diff[H * 140 * 140];
+    MapWindow none = {-1, 140, NULL, NULL}, only_diff = {0, 140, NULL, diff};
+    T_STATUS_OK(case_init(&c, &DIFF, 6));
+    c.a.window = &none;
+    T_STATUS_OK(case_run(&c, 2));
+    c.a.window = &only_diff;
+    T_STATUS_OK(case_run(&c, 2));
+    T_NEAR(diff[0], 1 - (double)c.a.lambda, 1e-6);
+    arena_close(&c.arena);
+}
