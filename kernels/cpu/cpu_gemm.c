@@ -1,10 +1,10 @@
 /* cpu_gemm.c - blocks of products through oneDNN, versions 2 and 3.
- * C [32, 64 p] f32 = X [32, k_pad] W, W p panels of cpu_gemm.h
+ * C [R, 64 p] f32 = X [R, k_pad] W, W p panels of cpu_gemm.h, R <= 64
  * shapes  any N, K, rows >= 0; the last chunk is padded with rows of zeros
  * types   f32; bf16 inputs and weights with f32 sums where oneDNN has a kernel
  *         for it, else the panel is expanded and multiplied in f32
  * threads ours; each runs oneDNN alone on its block with its own scratchpad
- * sums    one order an output, whichever row of a chunk it stands in
+ * sums    one order an output, in whichever row of which chunk it stands
  * test    tests/kernels/test_linear.c */
 #include "kernels/cpu/cpu_gemm.h"
 
@@ -34,7 +34,7 @@ typedef dnnl_memory_desc_t Layout;
 struct Gemm {
     Gemm            *next;
     GemmKind         kind;
-    int64_t          k_pad, n_panels;
+    int64_t          n_rows, k_pad, n_panels;
     dnnl_engine_t    engine;
     dnnl_primitive_t primitive;   // NULL: oneDNN has no good kernel for this
     Layout           layout[4];   // of x, w, c, scratchpad
@@ -93,7 +93,7 @@ static int make_layouts(Gemm *g)
                                   : g->kind == GEMM_BF16 ? dnnl_BA16a64b2a
                                                          : dnnl_ab;
     const int64_t N = g->n_panels * PANEL, K = g->k_pad;
-    dnnl_dims_t x = {GEMM_ROWS, K}, w = {K, N}, c = {GEMM_ROWS, N};
+    dnnl_dims_t x = {g->n_rows, K}, w = {K, N}, c = {g->n_rows, N};
     int error = layout_make(&g->layout[0], 2, x, type, dnnl_ab);
     g->n_layouts += error == dnnl_success;
     if (error == dnnl_success)
@@ -165,19 +165,21 @@ static int make_primitive(Gemm *g)
     return error;
 }
 
-static Status gemm_get(const Gemm **out, CpuState *st, GemmKind kind, int64_t k_pad,
-                       int64_t n_panels)
+/* like: what kind and sizes are wanted. */
+static Status gemm_get(const Gemm **out, CpuState *st, Gemm like)
 {
     GemmEngine *e = st->gemms;
     for (Gemm *g = e->first; g; g = g->next)
-        if (g->kind == kind && g->k_pad == k_pad && g->n_panels == n_panels) {
+        if (g->kind == like.kind && g->n_rows == like.n_rows && g->k_pad == like.k_pad &&
+            g->n_panels == like.n_panels) {
             *out = g;
             return OK;
         }
     Gemm *g;
     ARENA_NEW(g, &st->arena, 1);
-    *g = (Gemm){.next = e->first, .kind = kind, .k_pad = k_pad, .n_panels = n_panels,
-                .engine = e->engine};
+    *g = like;
+    g->engine = e->engine;
+    g->next = e->first;
     e->first = g;
     /* oneDNN plans for the threads it could have: it shall have one. */
     int n_threads = omp_get_max_threads();
@@ -194,31 +196,59 @@ static Status gemm_get(const Gemm **out, CpuState *st, GemmKind kind, int64_t k_
 
 /* --- rows waiting for one layer --- */
 
+/* Rows of the shape that takes the last n of a chunk. */
+static int64_t rows_of_shape(int64_t n)
+{
+    return n <= 4 ? 4 : n <= 8 ? 8 : ceil_div(n, 16) * 16;
+}
+
+static Status choose_kind(GemmRun *run, CpuState *st, GemmKind *kind)
+{
+    bool        bf16 = run->linear->dtype == DTYPE_BF16;
+    const Gemm *g = NULL;
+    *kind = bf16 ? GEMM_BF16 : GEMM_F32;
+    run->group_panels = i64_min(GROUP_PANELS, run->weights->n_panels);
+    if (cpu_isa() == CPU_AVX512)
+        TRY(gemm_get(&g, st, (Gemm){.kind = *kind, .n_rows = GEMM_ROWS,
+                                    .k_pad = run->weights->k_pad,
+                                    .n_panels = run->group_panels}));
+    if (!g || !g->primitive) {
+        *kind = GEMM_F32_PLAIN;
+        run->group_panels = 1;
+        run->expand = bf16;
+    }
+    return OK;
+}
+
 static Status choose_gemms(GemmRun *run, CpuState *st)
 {
-    const CpuWeights *w = run->weights;
-    bool              bf16 = run->linear->dtype == DTYPE_BF16;
-    int64_t           group = i64_min(GROUP_PANELS, w->n_panels);
-    GemmKind          kind = bf16 ? GEMM_BF16 : GEMM_F32;
-    if (cpu_isa() == CPU_AVX512)
-        TRY(gemm_get(&run->group, st, kind, w->k_pad, group));
-    if (!run->group || !run->group->primitive) {
-        group = 1;
-        kind = GEMM_F32_PLAIN;
-        run->expand = bf16;
-        TRY(gemm_get(&run->group, st, kind, w->k_pad, group));
-    }
-    run->group_panels = group;
-    run->n_groups = ceil_div(w->n_panels, group);
-    int64_t rest = w->n_panels - (run->n_groups - 1) * group;
-    return gemm_get(&run->last, st, kind, w->k_pad, rest);
+    int64_t n_panels = run->weights->n_panels;
+    Gemm    like = {.k_pad = run->weights->k_pad};
+    TRY(choose_kind(run, st, &like.kind));
+    run->n_groups = ceil_div(n_panels, run->group_panels);
+    int64_t last_rows = rows_of_shape(run->n_rows - (run->n_chunks - 1) * GEMM_ROWS);
+    int64_t last_panels = n_panels - (run->n_groups - 1) * run->group_panels;
+    for (int row = 0; row < 2; row++)
+        for (int col = 0; col < 2; col++) {
+            like.n_rows = row ? last_rows : GEMM_ROWS;
+            like.n_panels = col ? last_panels : run->group_panels;
+            const Gemm **g = &run->gemm[row][col];
+            TRY(gemm_get(g, st, like));
+            if (!(*g)->primitive)
+                FAIL(ERR_DEVICE, "oneDNN has no product of %lld rows, %lld inputs and %lld "
+                     "outputs", (long long)like.n_rows, (long long)like.k_pad,
+                     (long long)like.n_panels * PANEL);
+        }
+    return OK;
 }
 
 /* Bytes of each thread: C, oneDNN's scratchpad, an expanded panel. */
 static size_t thread_bytes(const GemmRun *run)
 {
-    size_t pad = i64_max((int64_t)run->group->scratchpad_bytes,
-                         (int64_t)run->last->scratchpad_bytes);
+    size_t pad = 0;
+    for (int i = 0; i < 4; i++)
+        pad = (size_t)i64_max((int64_t)pad,
+                              (int64_t)run->gemm[i / 2][i % 2]->scratchpad_bytes);
     size_t panel = run->expand ? (size_t)(run->weights->k_pad * PANEL) * sizeof(float) : 0;
     return GEMM_ROWS * GROUP_COLS * sizeof(float) + (pad + 63) / 64 * 64 + panel;
 }
@@ -244,7 +274,7 @@ static void stage_row(const GemmRun *run, char *to, const float *x)
 static void stage(GemmRun *run, const float *x, const int32_t *rows, int n_threads)
 {
     int64_t n = run->n_rows - run->n_direct;
-    int64_t n_staged = run->one_row ? n : ceil_div(n, GEMM_ROWS) * GEMM_ROWS;
+    int64_t n_staged = run->one_row ? n : ceil_div(n, 16) * 16;
 #pragma omp parallel for num_threads(n_threads)
     for (int64_t i = 0; i < n_staged; i++) {
         char   *to = run->staged + (size_t)i * run->row_bytes;
@@ -296,12 +326,13 @@ static char *block_memory(const GemmRun *run, int thread)
 
 static int make_memory(GemmBlock *b, void *const at[4])
 {
-    dnnl_engine_t engine = b->gemm->engine;
+    dnnl_engine_t engine = b->run->gemm[0][0]->engine;
     int           error = dnnl_stream_create((dnnl_stream_t *)&b->stream, engine,
                                              dnnl_stream_default_flags);
-    for (int i = 0; i < 4 && !error; i++)
-        error = dnnl_memory_create((dnnl_memory_t *)&b->memory[i],
-                                   LAYOUT_ARG(b->gemm->layout[i]), engine, at[i]);
+    for (int i = 0; i < 8 && !error; i++)
+        error = dnnl_memory_create(
+            (dnnl_memory_t *)&b->memory[i / 4][i % 4],
+            LAYOUT_ARG(b->run->gemm[i / 4][b->last_group]->layout[i % 4]), engine, at[i % 4]);
     return error;
 }
 
@@ -309,12 +340,12 @@ void gemm_block_open(GemmBlock *b, const GemmRun *run, int64_t group, int thread
 {
     char *memory = block_memory(run, thread);
     *b = (GemmBlock){.run = run, .c = (float *)(void *)memory};
-    bool  is_last = group == run->n_groups - 1;
-    Dtype dtype = run->linear->dtype;
-    b->gemm = is_last ? run->last : run->group;
-    b->cols = b->gemm->n_panels * PANEL;
+    b->last_group = group == run->n_groups - 1;
+    b->n_panels = run->gemm[0][b->last_group]->n_panels;
+    b->cols = b->n_panels * PANEL;
     b->first = group * run->group_panels * PANEL;
-    b->panels = cpu_weights_panel(run->weights, dtype, group * run->group_panels);
+    b->panels = cpu_weights_panel(run->weights, run->linear->dtype,
+                                  group * run->group_panels);
     if (run->one_row)
         return;
     char *pad = memory + GEMM_ROWS * GROUP_COLS * sizeof(float);
@@ -331,9 +362,9 @@ void gemm_block_open(GemmBlock *b, const GemmRun *run, int64_t group, int thread
 static void one_row(GemmBlock *b)
 {
     const GemmRun *run = b->run;
-    const float   *x = run->n_direct ? run->direct : (const float *)(void *)run->staged;
+    const float   *x = (const float *)(void *)run->staged;
     int64_t        K = run->weights->k_pad;
-    for (int64_t i = 0; i < b->gemm->n_panels; i++) {
+    for (int64_t i = 0; i < b->n_panels; i++) {
         float *c = b->c + i * PANEL;
         if (run->linear->dtype == DTYPE_BF16)
             run->matvec->bf16(c, x, (const uint16_t *)b->panels + i * K * PANEL, K);
@@ -342,35 +373,43 @@ static void one_row(GemmBlock *b)
     }
 }
 
+/* Where a chunk's rows lie. */
+static void *chunk_rows(const GemmRun *run, int64_t chunk)
+{
+    int64_t row = chunk * GEMM_ROWS;
+    if (row < run->n_direct)
+        return (void *)(run->direct + row * run->linear->k);
+    return run->staged + (size_t)(row - run->n_direct) * run->row_bytes;
+}
+
 void gemm_block(GemmBlock *b, int64_t chunk)
 {
     const GemmRun *run = b->run;
+    int            last = chunk == run->n_chunks - 1;
     if (run->one_row) {
         one_row(b);
         return;
     }
     if (b->error)
         return;
-    int64_t row = chunk * GEMM_ROWS;
-    void   *x = row < run->n_direct
-                    ? (void *)(run->direct + row * run->linear->k)
-                    : run->staged + (size_t)(row - run->n_direct) * run->row_bytes;
-    b->error = dnnl_memory_set_data_handle(b->memory[0], x);
-    dnnl_exec_arg_t args[4] = {{DNNL_ARG_SRC, b->memory[0]},
-                               {DNNL_ARG_WEIGHTS, b->memory[1]},
-                               {DNNL_ARG_DST, b->memory[2]},
-                               {DNNL_ARG_SCRATCHPAD, b->memory[3]}};
+    void *const    *memory = b->memory[last];
+    dnnl_exec_arg_t args[4] = {{DNNL_ARG_SRC, memory[0]},
+                               {DNNL_ARG_WEIGHTS, memory[1]},
+                               {DNNL_ARG_DST, memory[2]},
+                               {DNNL_ARG_SCRATCHPAD, memory[3]}};
+    b->error = dnnl_memory_set_data_handle(memory[0], chunk_rows(run, chunk));
     if (!b->error)
-        b->error = dnnl_primitive_execute(b->gemm->primitive, b->stream, 4, args);
+        b->error = dnnl_primitive_execute(run->gemm[last][b->last_group]->primitive, b->stream,
+                                          4, args);
     if (!b->error)
         b->error = dnnl_stream_wait(b->stream);
 }
 
 int gemm_block_close(GemmBlock *b)
 {
-    for (int i = 0; i < 4; i++)
-        if (b->memory[i])
-            dnnl_memory_destroy(b->memory[i]);
+    for (int i = 0; i < 8; i++)
+        if (b->memory[i / 4][i % 4])
+            dnnl_memory_destroy(b->memory[i / 4][i % 4]);
     if (b->stream)
         dnnl_stream_destroy(b->stream);
     return b->error;

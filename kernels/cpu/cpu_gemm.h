@@ -1,9 +1,10 @@
-/* cpu_gemm.h - products of 32 rows with panels of a weight matrix by oneDNN.
+/* cpu_gemm.h - products of up to 64 rows with panels of a weight matrix by oneDNN.
  *
- * oneDNN is called with one shape of block from one thread each, and the
+ * oneDNN is called for blocks of one shape, from one thread each, and the
  * threads are ours: so what is summed in which order depends neither on their
- * number nor on how many rows there are. It reaches the rate of its own
- * threading (measured: M 512, N = K = 2048).
+ * number nor on the batch. Only the last chunk of rows is of another shape, the
+ * next of 4, 8, 16, 32, 48, 64: oneDNN sums over K in one chain whatever the
+ * rows, which test_linear.c proves on the machine it runs on.
  *
  * Weights W [N,K] lie in panels of 64 outputs, padded with zeros:
  *   f32   [panels, k_pad, 64]        k_pad = K up to 16
@@ -15,7 +16,7 @@
 
 #include "kernels/cpu/cpu_backend.h"
 
-enum { GEMM_ROWS = 32, PANEL = 64, GROUP_PANELS = 4, GROUP_COLS = PANEL * GROUP_PANELS };
+enum { GEMM_ROWS = 64, PANEL = 64, GROUP_PANELS = 4, GROUP_COLS = PANEL * GROUP_PANELS };
 
 /* Linear.packed of this backend. */
 typedef struct {
@@ -39,7 +40,7 @@ typedef struct {
     bool              expand;        // bf16 weights, f32 products
     int64_t           n_rows, n_chunks;   // chunks of GEMM_ROWS
     int64_t           group_panels, n_groups;
-    const Gemm       *group, *last;  // a whole group of panels, the last one
+    const Gemm       *gemm[2][2];    // [last chunk of rows][last group]
     const float      *direct;        // rows used where they lie: the first ones
     int64_t           n_direct;      //   n_direct, a multiple of GEMM_ROWS
     char             *staged;        // the rest, converted and padded
@@ -60,12 +61,12 @@ MUST_USE Status gemm_run_open(GemmRun *run, Backend *be, const Linear *w, const 
 /* One thread's work on one group of columns. */
 typedef struct {
     const GemmRun *run;
-    const Gemm    *gemm;
+    int            last_group;
     float         *c;        // [GEMM_ROWS, cols], result of gemm_block
     int64_t        cols;     // PANEL * panels, with padding past N
-    int64_t        first;    // number of the first column
+    int64_t        n_panels, first;  // number of the first column
     const void    *panels;
-    void          *stream, *memory[4];
+    void          *stream, *memory[2][4];  // [last chunk of rows]
     int            error;    // of oneDNN, 0 none
 } GemmBlock;
 

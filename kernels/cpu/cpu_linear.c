@@ -14,7 +14,7 @@
 #include "kernels/half.h"
 #include "kernels/size.h"
 
-enum { TASK_CHUNKS = 8 };
+enum { TASK_CHUNKS = 4 };
 
 /* Output n of a panel and input k stand here in the panel. */
 static inline int64_t at_f32(int64_t n, int64_t k)
@@ -27,18 +27,21 @@ static inline int64_t at_bf16(int64_t n, int64_t k)
     return k / 2 * (2 * PANEL) + 2 * n + k % 2;
 }
 
+/* PACK_K inputs of all outputs at a time: that part of the panel stays in cache
+ * while its columns are written. */
 static void pack_panel(void *panel, Dtype dtype, const float *w, int64_t rows, int64_t K)
 {
+    enum { PACK_K = 64 };
     uint16_t *half = panel;
     float    *full = panel;
-    for (int64_t n = 0; n < rows; n++)
-        for (int64_t k = 0; k < K; k++) {
-            float x = w[n * K + k];
-            if (dtype == DTYPE_BF16)
-                half[at_bf16(n, k)] = bf16_from_f32(x);
-            else
-                full[at_f32(n, k)] = x;
-        }
+    for (int64_t first = 0; first < K; first += PACK_K)
+        for (int64_t n = 0; n < rows; n++)
+            for (int64_t k = first; k < i64_min(first + PACK_K, K); k++) {
+                if (dtype == DTYPE_BF16)
+                    half[at_bf16(n, k)] = bf16_from_f32(w[n * K + k]);
+                else
+                    full[at_f32(n, k)] = w[n * K + k];
+            }
 }
 
 static Status pack_bias(Backend *be, Linear *out, const float *bias)

@@ -1,8 +1,8 @@
 /* cpu_score.c - last layer and log_softmax without their [T,V] matrix.
  * logprob[t] = l[target] - log sum_v exp(l[v]), l = W x_t + bias; best = argmax
  * shapes  x [T,K], W [V,K] packed; any T, V, K
- * cost    2 T V K flops; logits live in blocks of 32 x 256 a thread
- * threads take SPAN_GROUPS groups of columns of 32 rows; what they find is put
+ * cost    2 T V K flops; logits live in blocks of 64 x 256 a thread
+ * threads take SPAN_GROUPS groups of columns of 64 rows; what they find is put
  *         together in the order of the columns
  * sums    f32 in 16 lanes a block, then double: cpu_score_isa.c
  * NaN     a NaN or +inf logit makes logprob NaN; best passes over NaN, and is 0

@@ -5,19 +5,27 @@
 
 #include "kernels/cpu/cpu_vec.h"
 
-/* 2^n in the exponent of a float, -126 <= n <= 127. */
-ALWAYS Vec vec_power_of_2(Ivec n)
+/* p * 2^n for whole n, |n| < 256: two steps, so that subnormal results and
+ * those above 2^127 come out. shifted holds n in its lowest bits. */
+ALWAYS Vec vec_scale(Vec p, Vec n, Vec shifted)
 {
-    return (Vec)((n + 127) << 23);
+#if DQ_ISA_avx512
+    (void)shifted;
+    return (Vec)_mm512_scalef_ps((__m512)p, (__m512)n);
+#else
+    (void)n;
+    Ivec whole = (Ivec)shifted - ivec_all(0x4b400000), half = whole >> 1;
+    return p * (Vec)((half + 127) << 23) * (Vec)((whole - half + 127) << 23);
+#endif
 }
 
 /* exp(x) within 1 ulp for every x, NaN stays NaN. x = n ln2 + r; exp(r) = 1 +
- * r + r^2 P(r), |r| <= ln2 / 2, P minimax: 2^-28 relative. 2^n in two steps, so
- * that subnormal results and those above 2^127 come out. */
+ * r + r^2 P(r), |r| <= ln2 / 2, P minimax: 2^-28 relative. */
 ALWAYS Vec vec_exp_full(Vec x)
 {
     const Vec shifter = vec_all(0x1.8p23f);  // adding it rounds to an integer
-    Vec clamped = vec_min(vec_max(x, vec_all(-105)), vec_all(89));
+    /* The second argument of min and max is what NaN passes through. */
+    Vec clamped = vec_min(vec_all(89), vec_max(vec_all(-105), x));
     Vec shifted = vec_fma(clamped, vec_all(0x1.715476p+0f), shifter);
     Vec n = shifted - shifter;
     Vec r = vec_fma(n, vec_all(-0x1.63p-1f), clamped);  // ln2, 9 bits: exact
@@ -28,9 +36,7 @@ ALWAYS Vec vec_exp_full(Vec x)
     p = vec_fma(p, r, vec_all(0x1.555492p-3f));
     p = vec_fma(p, r, vec_all(0x1.fffffcp-2f));
     p = vec_fma(p, r * r, r) + vec_all(1);
-    Ivec whole = (Ivec)shifted - ivec_all(0x4b400000), half = whole >> 1;
-    Vec  y = p * vec_power_of_2(half) * vec_power_of_2(whole - half);
-    return vec_keep_nan(x, y);
+    return vec_scale(p, n, shifted);
 }
 
 /* Standard normal distribution function, 0.5 (1 + erf(x / sqrt 2)), within 1e-7;
