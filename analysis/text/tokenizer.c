@@ -28,6 +28,8 @@ static Status open_parts(Tokenizer *t, Arena *a, const char *folder)
     GUARD(json_read(&r.root, &scratch, t->path));
     GUARD(read_all(&r));
     GUARD(tokread_config(t, folder));
+    if (!arena_raw(&t->pieces, 1, 1) || !arena_raw(&t->lists, 1, 1))
+        s = STATUS(ERR_MEMORY, "out of memory: opening %s", t->path);
 out:
     arena_close(&scratch);
     return s;
@@ -51,8 +53,11 @@ Status tokenizer_open(Tokenizer **out, Arena *a, const char *folder)
 
 void tokenizer_close(Tokenizer *t)
 {
-    if (t)
-        pattern_close(&t->patterns);
+    if (!t)
+        return;
+    pattern_close(&t->patterns);
+    arena_close(&t->pieces);
+    arena_close(&t->lists);
 }
 
 int64_t tokenizer_size(const Tokenizer *t)
@@ -139,9 +144,6 @@ static Status encode(Encode *e, Piece p, bool special)
 {
     const Tokenizer *t = e->t;
     int64_t          n = p.n;
-    /* A first block that stays, so that rewinding does not free it each time. */
-    if (!arena_raw(e->text.arena, 1, 1))
-        FAIL(ERR_MEMORY, "out of memory: encoding %lld bytes", (long long)n);
     TRY(ids_reserve(&e->ids, n / 4));
     if (special)
         TRY(encode_fixed(e, t->prefix, t->n_prefix, 0));
@@ -167,19 +169,18 @@ static Status hand_over(const Ids *from, Arena *a, int32_t **ids, int64_t *n_ids
 Status tokenizer_encode(Tokenizer *t, Arena *a, const char *text, size_t n, bool special,
                         int32_t **ids, int64_t *n_ids, int64_t **begin)
 {
-    Arena  text_arena = {0}, grow_arena = {0};
-    bool   track = begin || t->pretokenizer.origin;
-    Status s = OK;
-    Encode e = {.t = t,
-                .text = {&text_arena, track},
-                .bpe = {.arena = &grow_arena},
-                .ids = {.arena = &grow_arena, .track = begin != NULL}};
-    Piece  p = {.text = text, .n = (int64_t)n};
+    ArenaMark pieces = arena_mark(&t->pieces), lists = arena_mark(&t->lists);
+    Status    s = OK;
+    Encode    e = {.t = t,
+                   .text = {&t->pieces, begin || t->pretokenizer.origin},
+                   .bpe = {.arena = &t->lists},
+                   .ids = {.arena = &t->lists, .track = begin != NULL}};
+    Piece     p = {.text = text, .n = (int64_t)n};
     GUARD(encode(&e, p, special));
     GUARD(hand_over(&e.ids, a, ids, n_ids, begin));
 out:
-    arena_close(&text_arena);
-    arena_close(&grow_arena);
+    arena_rewind(&t->pieces, pieces);
+    arena_rewind(&t->lists, lists);
     return s;
 }
 
@@ -204,18 +205,18 @@ static Status spellings(const Tokenizer *t, Arena *a, const int32_t *ids, int64_
 
 Status tokenizer_decode(Tokenizer *t, Arena *a, const int32_t *ids, int64_t n, char **text)
 {
-    Arena      scratch = {0};
-    PieceSpace space = {.arena = &scratch};
+    ArenaMark  mark = arena_mark(&t->pieces);
+    PieceSpace space = {.arena = &t->pieces};
     Piece     *pieces = NULL;
     int64_t    n_pieces = 0, length;
     char      *joined;
     Status     s = OK;
-    GUARD(spellings(t, &scratch, ids, n, &pieces, &n_pieces));
+    GUARD(spellings(t, &t->pieces, ids, n, &pieces, &n_pieces));
     GUARD(decoder_run(&t->decoder, &space, pieces, n_pieces, &joined, &length));
     *text = arena_text(a, joined, (size_t)length);
     if (!*text)
         s = STATUS(ERR_MEMORY, "out of memory: %lld bytes of text", (long long)length);
 out:
-    arena_close(&scratch);
+    arena_rewind(&t->pieces, mark);
     return s;
 }

@@ -31,6 +31,9 @@ struct Tokenizer {
     int          n_prefix, n_suffix;
     int32_t      bos, eos;    // -1: none
     PatternList  patterns;
+    /* Rewound after each call; a first block stays, so that short texts cost no
+     * system calls. Two, as texts come and go while lists grow. */
+    Arena        pieces, lists;
 };
 
 /* While reading: the arena the tokenizer lives in, and the JSON tree, which is

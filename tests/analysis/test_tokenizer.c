@@ -21,15 +21,16 @@ static uint32_t fnv(const void *data, size_t n)
 }
 
 /* One line against its two hashes; says which it is. */
-static bool line_agrees(Tokenizer *t, int line, const char *text, size_t n, const uint32_t *want)
+static bool line_agrees(Tokenizer *t, Arena *a, int line, const char *text, size_t n,
+                        const uint32_t *want)
 {
-    Arena    a = {0};
-    int32_t *ids = NULL;
-    int64_t  n_ids = 0;
-    char    *back = NULL;
-    bool     good = false;
-    if (tokenizer_encode(t, &a, text, n, true, &ids, &n_ids, NULL) != OK ||
-        tokenizer_decode(t, &a, ids, n_ids, &back) != OK)
+    ArenaMark mark = arena_mark(a);
+    int32_t  *ids = NULL;
+    int64_t   n_ids = 0;
+    char     *back = NULL;
+    bool      good = false;
+    if (tokenizer_encode(t, a, text, n, true, &ids, &n_ids, NULL) != OK ||
+        tokenizer_decode(t, a, ids, n_ids, &back) != OK)
         check_fail(__FILE__, __LINE__, "line %d: %s", line, status_text());
     else if (fnv(ids, (size_t)n_ids * sizeof *ids) != want[0])
         check_fail(__FILE__, __LINE__, "line %d: other ids for \"%.*s\"", line, (int)n, text);
@@ -37,11 +38,11 @@ static bool line_agrees(Tokenizer *t, int line, const char *text, size_t n, cons
         check_fail(__FILE__, __LINE__, "line %d: other text \"%s\"", line, back);
     else
         good = true;
-    arena_close(&a);
+    arena_rewind(a, mark);
     return good;
 }
 
-static void compare_lines(Tokenizer *t, const FileMap *lines, const FileMap *expected)
+static void compare_lines(Tokenizer *t, Arena *a, const FileMap *lines, const FileMap *expected)
 {
     size_t at = 0;
     int    line = 0, wrong = 0;
@@ -51,7 +52,7 @@ static void compare_lines(Tokenizer *t, const FileMap *lines, const FileMap *exp
         size_t   n = lines->data[at] | (size_t)lines->data[at + 1] << 8;
         memcpy(want, expected->data + 8 * (size_t)line, 8);
         T_OK(n <= lines->size - at - 2);
-        wrong += !line_agrees(t, line, (const char *)lines->data + at + 2, n, want);
+        wrong += !line_agrees(t, a, line, (const char *)lines->data + at + 2, n, want);
         at += 2 + n;
     }
     T_OK(wrong == 0 && line == N_LINES && at == lines->size);
@@ -68,7 +69,7 @@ static void compare_style(const char *style)
     snprintf(name, sizeof name, "golden/tokenizers/%s/expected.bin", style);
     T_STATUS_OK(filemap_open(&lines, check_path("golden/tokenizers/lines.bin")));
     T_STATUS_OK(filemap_open(&expected, check_path(name)));
-    compare_lines(t, &lines, &expected);
+    compare_lines(t, &a, &lines, &expected);
     filemap_close(&lines);
     filemap_close(&expected);
     tokenizer_close(t);
