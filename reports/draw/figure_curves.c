@@ -130,6 +130,22 @@ static Status bit_steps(FigureWork *w, LinePlot *p)
     return OK;
 }
 
+/* The lines are those of the first kind of weights: the subtitle says so where
+ * there are more. */
+static Status name_weights(FigureWork *w, LinePlot *p)
+{
+    for (int i = 0; i < w->n_sets; i++) {
+        if (!table_attr_part(&w->scratch, &w->sets[i], "eval_weights", ',', 1))
+            continue;
+        const char *first = table_attr_part(&w->scratch, &w->sets[i], "eval_weights", ',', 0);
+        p->subtitle = arena_printf(&w->scratch, "weights: %s; %s", first, p->subtitle);
+        if (!p->subtitle)
+            FAIL(ERR_MEMORY, "out of memory: picture of accuracy");
+        return OK;
+    }
+    return OK;
+}
+
 /* y (and its error) of one model; x are the places. factor: 100 for per cent. */
 static Status bit_line(FigureWork *w, int i, const Series *y, const Series *error, int64_t task,
                        double factor, PlotLine *line)
@@ -189,7 +205,8 @@ Status figure_accuracy(FigureWork *w)
     PlotPanel panels[MAX_PANELS];
     LinePlot p = {.title = "Accuracy over the bits of the attention logits",
                   .subtitle = "bars: one standard error", .x_label = "bits of the logits",
-                  .y_label = "accuracy, %", .y_least = 0, .y_most = 100, .panels = panels};
+                  .y_label = "accuracy, %", .y_least = 0, .y_most = 100, .y_span = 20,
+                  .panels = panels};
     Canvas canvas;
     Table table;
     TRY(table_accuracy(&table, &w->scratch, w->sets, w->n_sets));
@@ -201,6 +218,7 @@ Status figure_accuracy(FigureWork *w)
         return OK;
     p.columns = (int)i64_min(p.n_panels, 2);
     TRY(bit_steps(w, &p));
+    TRY(name_weights(w, &p));
     TRY(lineplot_draw(&canvas, &w->scratch, &w->font, &p));
     return figure_add(w, &canvas, "accuracy.png",
                       "Lines of accuracy over 16, 8, 6 and 4 bits, one line a model.",
@@ -235,6 +253,7 @@ Status figure_perplexity(FigureWork *w)
                   .y_least = least > 0 ? 1 : 0, .y_most = NAN, .n_panels = 1, .columns = 1,
                   .panels = &panel};
     TRY(bit_steps(w, &p));
+    TRY(name_weights(w, &p));
     TRY(lineplot_draw(&canvas, &w->scratch, &w->font, &p));
     return figure_add(w, &canvas, "perplexity.png",
                       "Lines of perplexity over 16, 8, 6 and 4 bits, one line a model.",

@@ -78,6 +78,11 @@ static void set_axes(Layout *l)
         pad(&l->x0, &l->x1, p->x_log, 0.02);
     }
     pad(&l->y0, &l->y1, p->y_log, 0.07);
+    double short_of = p->y_span - (l->y1 - l->y0);
+    if (!p->y_log && short_of > 0) {
+        l->y0 -= short_of / 2;
+        l->y1 += short_of / 2;
+    }
     l->y0 = fmax(l->y0, isnan(p->y_least) ? -INFINITY : p->y_least);
     l->y1 = fmin(l->y1, isnan(p->y_most) ? INFINITY : p->y_most);
     (p->y_log ? ticks_log : ticks_linear)(&l->y, l->y0, l->y1, 8);

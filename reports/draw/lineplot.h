@@ -27,6 +27,7 @@ typedef struct {
     int                n_steps;            // > 0: x counts named places 0..n_steps-1
     const char *const *steps;
     double             y_least, y_most;    // limits the axis never passes; NaN: none
+    double             y_span;             // the axis covers at least this (linear)
     int                n_panels, columns;
     const PlotPanel   *panels;
 } LinePlot;

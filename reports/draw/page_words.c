@@ -46,13 +46,22 @@ static double largest_of(const SeriesSet *set, const Activation *a)
     return fabs(series_get(series_find_dims(set, a->top, "rank"), 0, 0, 0));
 }
 
-static void against_median(TextBuf *b, const SeriesSet *set, const Activation *a)
+/* The largest counted in medians; NaN where the median is zero or unknown. */
+static double in_medians(const SeriesSet *set, const Activation *a)
 {
     double median = series_get(series_find_dims(set, a->median, ""), 0, 0, 0);
-    if (!(median > 0))
+    return median > 0 ? largest_of(set, a) / median : NAN;
+}
+
+/* "318.0 (59 times the median)" */
+static void largest_words(TextBuf *b, const SeriesSet *set, const Activation *a)
+{
+    value(b, largest_of(set, a));
+    if (isnan(in_medians(set, a)))
         return;
-    times(b, largest_of(set, a) / median);
-    textbuf_add(b, " the median");
+    textbuf_add(b, " (");
+    times(b, in_medians(set, a));
+    textbuf_add(b, " the median)");
 }
 
 static void one_model(TextBuf *b, const SeriesSet *set, const Activation *a)
@@ -60,9 +69,7 @@ static void one_model(TextBuf *b, const SeriesSet *set, const Activation *a)
     textbuf_printf(b, "<li>The largest %s of ", a->what);
     bold(b, set->model);
     textbuf_add(b, " is ");
-    value(b, largest_of(set, a));
-    textbuf_add(b, ": ");
-    against_median(b, set, a);
+    largest_words(b, set, a);
     textbuf_add(b, ".</li>\n");
 }
 
@@ -78,18 +85,17 @@ static void two_models(TextBuf *b, const SeriesSet *most, const SeriesSet *least
         textbuf_printf(b, " has the larger %s outliers, by a factor of <b>%.*f</b>: ", a->what,
                        ratio < 9.95 ? 1 : 0, ratio);
     }
-    value(b, largest_of(most, a));
-    textbuf_add(b, " (");
-    against_median(b, most, a);
-    textbuf_add(b, ") in ");
+    largest_words(b, most, a);
+    textbuf_add(b, " in ");
     textbuf_html(b, most->model);
     textbuf_add(b, ", ");
-    value(b, largest_of(least, a));
-    textbuf_add(b, " (");
-    against_median(b, least, a);
-    textbuf_add(b, ") in ");
+    largest_words(b, least, a);
+    textbuf_add(b, " in ");
     textbuf_html(b, least->model);
-    textbuf_add(b, ".</li>\n");
+    textbuf_add(b, ".");
+    if (ratio >= 1.1 && in_medians(least, a) > 1.1 * in_medians(most, a))
+        textbuf_add(b, " Counted in medians it is the other way round.");
+    textbuf_add(b, "</li>\n");
 }
 
 static void activation_words(TextBuf *b, const SeriesSet *sets, int n_sets, const Activation *a)
@@ -172,93 +178,122 @@ void page_outlier_words(TextBuf *b, const SeriesSet *sets, int n_sets)
 
 /* --- what few bits cost --- */
 
+/* A cell of the scores: weights and width of the logits. */
 typedef struct {
-    int64_t exact, few;     // places in logit_bits; -1: not scored
-    int     bits;           // the fewest
-    double  lost, error;    // mean over tasks, as a share; NaN: no task
+    int64_t weights, bits;
+} Place;
+
+typedef struct {
+    int    bits;           // the fewest of the logits; 16: no fewer
+    double lost, error;    // mean over tasks, as a share; NaN: no task
 } Cost;
 
-static Cost find_bits(const SeriesSet *set)
+/* Where the exact logits and those of the fewest bits stand; -1: not scored. */
+static void find_bits(const SeriesSet *set, Place *exact, Place *few, int *bits)
 {
-    const Series *bits = series_find_dims(set, "logit_bits", "logit_bits");
-    Cost c = {.exact = -1, .few = -1, .bits = EXACT_BITS, .lost = NAN, .error = NAN};
-    for (int64_t i = 0; bits && i < series_count(bits); i++) {
-        int here = (int)series_at(bits, i);
+    const Series *s = series_find_dims(set, "logit_bits", "logit_bits");
+    *exact = *few = (Place){0, -1};
+    *bits = EXACT_BITS;
+    for (int64_t i = 0; s && i < series_count(s); i++) {
+        int here = (int)series_at(s, i);
         if (here == EXACT_BITS)
-            c.exact = i;
-        if (here < c.bits) {
-            c.bits = here;
-            c.few = i;
+            exact->bits = i;
+        if (here < *bits) {
+            *bits = here;
+            few->bits = i;
         }
     }
-    return c;
 }
 
-/* "2.1 points of needles-4 (61.0 → 57.3 %, within noise)" */
+/* "2.1 points on needles-4 (61.0 → 58.9 %, within noise: ± 4.4)" */
 static void task_words(TextBuf *b, const char *name, double from, double to, double error)
 {
     double lost = from - to;
+    if (from == 0 && to == 0) {
+        textbuf_add(b, "nothing on ");
+        textbuf_html(b, name);
+        textbuf_add(b, " (no answer was right before either)");
+        return;
+    }
     textbuf_printf(b, "%s<b>%.1f points</b> on ", lost < 0 ? "a gain of " : "",
                    100 * fabs(lost));
     textbuf_html(b, name);
     textbuf_printf(b, " (%.1f → %.1f %%", 100 * from, 100 * to);
     if (error > 0)
-        textbuf_printf(b, fabs(lost) <= 2 * error ? ", within noise: ± %.1f)" :
-                       ", beyond noise: ± %.1f)", 100 * error);
-    else
-        textbuf_add(b, ")");
+        textbuf_printf(b, ", %s noise: ± %.1f",
+                       fabs(lost) <= 2 * error ? "within" : "beyond", 100 * error);
+    textbuf_add(b, ")");
 }
 
-/* Difference of two measurements on the same items; taken as independent, which
- * is on the careful side. */
-static double difference_error(const Series *error, int64_t task, const Cost *c)
-{
-    return hypot(series_get(error, task, 0, c->exact), series_get(error, task, 0, c->few));
-}
-
-static void perplexity_words(TextBuf *b, const SeriesSet *set, const Cost *c, bool more)
+static void perplexity_words(TextBuf *b, const SeriesSet *set, Place from, Place to, bool more)
 {
     const Series *p = series_find_dims(set, "eval/perplexity", "weights,logit_bits");
-    double from = series_get(p, 0, c->exact, 0), to = series_get(p, 0, c->few, 0);
-    if (isnan(from) || isnan(to))
+    double before = series_get(p, from.weights, from.bits, 0);
+    double after = series_get(p, to.weights, to.bits, 0);
+    if (isnan(before) || isnan(after))
         return;
     textbuf_add(b, more ? "; perplexity " : "perplexity ");
-    value(b, from);
+    value(b, before);
     textbuf_add(b, " → ");
-    value(b, to);
-    textbuf_printf(b, " (%+.1f %%)", 100 * (to / from - 1));
+    value(b, after);
+    textbuf_printf(b, " (%+.1f %%)", 100 * (after / before - 1));
 }
 
-static Status model_cost(TextBuf *b, Arena *a, const SeriesSet *set, Cost *c)
+/* Every task and the perplexity at two places. Both scores come from the same
+ * items; their errors are added as if independent, which is on the careful side. */
+static void cost_words(TextBuf *b, Arena *a, const SeriesSet *set, Place from, Place to,
+                       Cost *cost)
 {
     const Series *accuracy = series_find_dims(set, "eval/accuracy", "task,weights,logit_bits");
     const Series *error = series_find_dims(set, "eval/stderr", "task,weights,logit_bits");
     double lost = 0, square = 0;
     int n = 0;
-    if (c->exact < 0 || c->few < 0)
-        return OK;
-    textbuf_printf(b, "<li>%d-bit attention logits cost ", c->bits);
-    bold(b, set->model);
-    textbuf_add(b, ": ");
     for (int64_t k = 0; accuracy && k < accuracy->shape[0]; k++) {
         const char *name = table_attr_part(a, set, "eval_tasks", ',', k);
-        double from = series_get(accuracy, k, 0, c->exact),
-               to = series_get(accuracy, k, 0, c->few), e = difference_error(error, k, c);
-        if (isnan(from) || isnan(to))
+        double before = series_get(accuracy, k, from.weights, from.bits);
+        double after = series_get(accuracy, k, to.weights, to.bits);
+        double e = hypot(series_get(error, k, from.weights, from.bits),
+                         series_get(error, k, to.weights, to.bits));
+        if (isnan(before) || isnan(after))
             continue;
         textbuf_add(b, n ? ", " : "");
-        task_words(b, name ? name : "a task", from, to, e);
-        lost += from - to;
+        task_words(b, name ? name : "a task", before, after, e);
+        lost += before - after;
         square += e * e;
         n++;
     }
-    if (n > 0) {
-        c->lost = lost / n;
-        c->error = sqrt(square) / n;
-    }
-    perplexity_words(b, set, c, n > 0);
+    cost->lost = n ? lost / n : NAN;
+    cost->error = n ? sqrt(square) / n : NAN;
+    perplexity_words(b, set, from, to, n > 0);
     textbuf_add(b, ".</li>\n");
-    return OK;
+}
+
+static void model_costs(TextBuf *b, Arena *a, const SeriesSet *set, Cost *cost)
+{
+    Place exact, few;
+    Cost weights_cost;
+    const Series *p = series_find_dims(set, "eval/perplexity", "weights,logit_bits");
+    const Series *t = series_find_dims(set, "eval/accuracy", "task,weights,logit_bits");
+    int64_t n_weights = t ? t->shape[1] : p ? p->shape[0] : 0;
+    *cost = (Cost){.lost = NAN, .error = NAN};
+    find_bits(set, &exact, &few, &cost->bits);
+    if (n_weights == 0 || exact.bits < 0)
+        return;
+    if (few.bits >= 0) {
+        textbuf_printf(b, "<li>%d-bit attention logits cost ", cost->bits);
+        bold(b, set->model);
+        textbuf_add(b, ": ");
+        cost_words(b, a, set, exact, few, cost);
+    }
+    for (int64_t w = 1; w < n_weights; w++) {
+        const char *name = table_attr_part(a, set, "eval_weights", ',', w);
+        textbuf_add(b, "<li>Weights as ");
+        textbuf_html(b, name ? name : "another kind");
+        textbuf_add(b, ", with exact logits, cost ");
+        bold(b, set->model);
+        textbuf_add(b, ": ");
+        cost_words(b, a, set, exact, (Place){w, exact.bits}, &weights_cost);
+    }
 }
 
 /* The model that keeps most against the one that loses most. */
@@ -295,10 +330,8 @@ Status page_cost_words(TextBuf *b, Arena *a, const SeriesSet *sets, int n_sets)
 {
     Cost *costs;
     ARENA_NEW(costs, a, n_sets);
-    for (int i = 0; i < n_sets; i++) {
-        costs[i] = find_bits(&sets[i]);
-        TRY(model_cost(b, a, &sets[i], &costs[i]));
-    }
+    for (int i = 0; i < n_sets; i++)
+        model_costs(b, a, &sets[i], &costs[i]);
     compare_costs(b, sets, costs, n_sets);
     return OK;
 }

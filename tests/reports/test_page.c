@@ -96,7 +96,7 @@ TEST(one_model_leaves_out_what_it_has_not)
     T_STATUS_OK(report_write(&a, tmp("one"), &set, 1, &bare, &files));
     T_OK(files.n == 5);
     const char *page = read_page(&a, tmp("one"));
-    T_OK(strstr(page, "The largest attention logit of <b>Base-Tiny</b> is 318.0: 59 times"));
+    T_OK(strstr(page, "The largest attention logit of <b>Base-Tiny</b> is 318.0 (59 times"));
     T_OK(!strstr(page, "What fewer bits cost") && !strstr(page, "Inside one head"));
     T_OK(!strstr(page, "h5py") && !strstr(page, "Command line") && !strstr(page, "λ"));
     arena_close(&a);
@@ -130,6 +130,62 @@ TEST(equal_models_and_gains_are_called_so)
     accuracy[3] = 0.96;  // needles-1 at 4 bits, above the 0.94 of 16
     T_STATUS_OK(page_cost_words(&b, &a, sets, 2));
     T_OK(strstr(b.at, "a gain of <b>2.0\u00a0points</b> on needles-1"));
+    arena_close(&a);
+}
+
+TEST(medians_may_turn_the_order_round)
+{
+    Arena a = {0};
+    SeriesSet sets[2];
+    TextBuf b;
+    T_STATUS_OK(ref_study(&a, sets));
+    textbuf_init(&b, &a);
+    page_outlier_words(&b, sets, 2);
+    T_OK(!strstr(b.at, "other way round"));
+    *(double *)series_find(&sets[0], "logits/median")->data = 0.1;  // was 0.66
+    page_outlier_words(&b, sets, 2);
+    T_OK(strstr(b.at, "38.80 (388 times the median) in Diff-Tiny. Counted in medians it is the "
+                      "other way round."));
+    arena_close(&a);
+}
+
+TEST(no_right_answer_is_no_loss)
+{
+    Arena a = {0};
+    SeriesSet sets[2];
+    TextBuf b;
+    T_STATUS_OK(ref_study(&a, sets));
+    double *accuracy = series_find(&sets[0], "eval/accuracy")->data;
+    for (int i = 0; i < REF_BITS; i++)
+        accuracy[i] = 0;
+    textbuf_init(&b, &a);
+    T_STATUS_OK(page_cost_words(&b, &a, sets, 1));
+    T_OK(strstr(b.at, "nothing on needles-1 (no answer was right before either), <b>3.7"));
+    arena_close(&a);
+}
+
+/* Two kinds of weights, two widths: what each costs by itself. */
+TEST(weights_have_their_own_sentence)
+{
+    Arena a = {0};
+    SeriesSet set;
+    Series *s;
+    TextBuf b;
+    const char *bits[] = {"logit_bits"}, *dims[] = {"weights", "logit_bits"};
+    series_set_init(&set, &a, "m");
+    T_STATUS_OK(series_add(&set, &s, SERIES_I32, "logit_bits", "", "", 1, bits,
+                           (int64_t[]){2}));
+    memcpy(s->data, (int32_t[]){16, 4}, 8);
+    T_STATUS_OK(series_add(&set, &s, SERIES_F64, "eval/perplexity", "", "", 2, dims,
+                           (int64_t[]){2, 2}));
+    memcpy(s->data, (double[]){10, 12, 11, 15}, 32);
+    T_STATUS_OK(series_attr_text(&set, "eval_weights", "fp,w4"));
+    textbuf_init(&b, &a);
+    T_STATUS_OK(page_cost_words(&b, &a, &set, 1));
+    T_TEXT(b.at, "<li>4-bit attention logits cost <b>m</b>: perplexity 10.00 → 12.00 "
+                 "(+20.0 %).</li>\n<li>Weights as w4, with exact logits, cost <b>m</b>: "
+                 "perplexity 10.00 → 11.00 (+10.0 %).</li>\n");
+    T_STATUS_OK(report_write(&a, tmp("weights"), &set, 1, &OPTIONS, NULL));
     arena_close(&a);
 }
 
