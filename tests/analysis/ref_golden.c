@@ -3,10 +3,12 @@
 
 #include <dirent.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "analysis/model/safetensors.h"
+#include "kernels/cpufeat.h"
 #include "tests/check.h"
 
 /* --- the file ----------------------------------------------------------------- */
@@ -205,11 +207,18 @@ static void extend(Extent *e, const float *got, const float *want, int64_t n)
     }
 }
 
+/* Infinity, which no bound allows, where there is nothing to compare with. */
+static double share(const Extent *e)
+{
+    bool usable = e->largest > 0.0 && isfinite(e->largest);
+    return usable ? e->difference / e->largest : INFINITY;
+}
+
 double ref_worst(const float *got, const float *want, int64_t n)
 {
     Extent e = {0};
     extend(&e, got, want, n);
-    return e.difference / e.largest;
+    return share(&e);
 }
 
 double golden_worst(const Golden *g, const float *got, const float *want, int64_t width)
@@ -217,17 +226,66 @@ double golden_worst(const Golden *g, const float *got, const float *want, int64_
     Extent e = {0};
     for (int64_t i = 0; i < g->R; i++)
         extend(&e, got + g->rows[i] * width, want + i * width, width);
-    return e.difference / e.largest;
+    return share(&e);
 }
 
 double golden_worst_hidden(const Golden *g, const Run *r)
 {
     double worst = 0.0;
     for (int64_t l = 0; l < g->L; l++) {
-        double e = golden_worst(g, r->hidden + l * g->T * g->C, g->hidden + l * g->R * g->C,
-                                g->C);
-        if (!(e <= worst))
-            worst = e;
+        const float *got = r->hidden + l * g->T * g->C, *want = g->hidden + l * g->R * g->C;
+        worst = fmax(worst, golden_worst(g, got, want, g->C));
     }
     return worst;
+}
+
+/* --- a whole trial ------------------------------------------------------------ */
+
+/* transformers' own bf16 run rounds everywhere, ours only the inputs of products:
+ * ours should lose less. Rounding errors are a draw, so allow half as much again. */
+static const double BF16_SLACK = 1.5;
+
+static Status check_sizes(const Golden *g, const ModelConfig *c, const char *path)
+{
+    if (g->L != c->n_layers || g->C != c->hidden || g->V != c->vocab ||
+        g->N != c->n_heads * c->n_maps)
+        FAIL(ERR_SHAPE, "%s is of another model", path);
+    return OK;
+}
+
+Status trial_run(Trial *t, const char *folder, const char *expected, Dtype dtype,
+                 Probe *probe)
+{
+    ModelOptions options = {.dtype = dtype};
+    TRY(subject_open(&t->subject, folder, &options, 0));
+    TRY(golden_read(&t->golden, &t->subject.arena, expected));
+    TRY(check_sizes(&t->golden, &t->subject.m.config, expected));
+    TRY(subject_run(&t->run, &t->subject, t->golden.ids, &t->golden.batch, probe, NULL));
+    t->logits = golden_worst(&t->golden, t->run.logits, t->golden.logits, t->golden.V);
+    t->hidden = golden_worst_hidden(&t->golden, &t->run);
+    return OK;
+}
+
+void golden_compare(const char *name, const char *folder, const char *expected, Dtype dtype,
+                    bool loud)
+{
+    Trial  t = {0};
+    Status s = trial_run(&t, folder, expected, dtype, NULL);
+    if (s != OK) {
+        check_fail(__FILE__, __LINE__, "%s: %s", name, status_text());
+    } else {
+        double allow_logits = GOLDEN_F32, allow_hidden = GOLDEN_F32;
+        if (dtype == DTYPE_BF16) {
+            allow_logits = BF16_SLACK * (double)t.golden.bf16_loss[0];
+            allow_hidden = BF16_SLACK * (double)t.golden.bf16_loss[1];
+        }
+        if (loud)
+            printf("golden %s%s: logits %.1e, hidden %.1e\n", name,
+                   dtype == DTYPE_BF16 ? " in bf16" : "", t.logits, t.hidden);
+        if (!(t.logits <= allow_logits) || !(t.hidden <= allow_hidden))
+            check_fail(__FILE__, __LINE__, "%s on %s: logits %.1e of %.1e, hidden %.1e of "
+                       "%.1e", name, cpu_isa_name(cpu_isa()), t.logits, allow_logits,
+                       t.hidden, allow_hidden);
+    }
+    subject_close(&t.subject);
 }

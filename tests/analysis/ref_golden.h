@@ -50,8 +50,27 @@ void            subject_close(Subject *s);
 MUST_USE Status subject_run(Run *r, Subject *s, const int32_t *ids, const Batch *batch,
                             Probe *probe, Cache *cache);
 
-/* Largest |got - want| over n values, as a share of the largest |want|; NaN and
- * infinity if any is in either. */
+/* The model in folder, run on the tokens of the golden file expected. */
+typedef struct {
+    Subject subject;
+    Golden  golden;
+    Run     run;
+    double  logits, hidden;   // worst differences, as a share of the largest value
+} Trial;
+
+/* subject_close(&t->subject) after either outcome. The probe may be NULL. */
+MUST_USE Status trial_run(Trial *t, const char *folder, const char *expected, Dtype dtype,
+                          Probe *probe);
+/* Runs it and fails the test where it is further off than GOLDEN_F32 or, in
+ * bf16, than half again what transformers' own bf16 loses. loud: prints both figures. */
+void golden_compare(const char *name, const char *folder, const char *expected, Dtype dtype,
+                    bool loud);
+
+/* Bound of f32, as a share of the largest value. */
+#define GOLDEN_F32 2e-5
+
+/* Largest |got - want| over n values, as a share of the largest |want|. Infinity
+ * where either holds a NaN or an infinity, or want is all zeros. */
 double ref_worst(const float *got, const float *want, int64_t n);
 /* The same over the golden's rows of a [T,width] result; want is [R,width]. */
 double golden_worst(const Golden *g, const float *got, const float *want, int64_t width);

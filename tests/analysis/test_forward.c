@@ -201,8 +201,9 @@ TEST(grouped_heads_are_repeated_heads)
 
 /* --- independence ------------------------------------------------------------------- */
 
-static const char *const FEW[] = {"diff_gqa", "diff_d20", "diff_mqa", "llama_gqa",
-                                  "llama_d100", "rope_dynamic", "rope_longrope"};
+static const char *const FEW[] = {"diff_gqa", "diff_d20", "diff_mqa", "diff_wide",
+                                  "llama_gqa", "llama_d100", "rope_dynamic",
+                                  "rope_longrope"};
 enum { N_FEW = sizeof FEW / sizeof *FEW };
 
 typedef Status (*Claim)(bool *good, const char *name, const ModelOptions *options);

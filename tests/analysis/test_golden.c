@@ -10,19 +10,6 @@
 #include "kernels/cpufeat.h"
 #include "tests/analysis/ref_golden.h"
 
-static const double F32_BOUND = 2e-5;
-
-/* transformers' own bf16 run rounds everywhere, ours only the inputs of products:
- * ours should lose less. Rounding errors are a draw, so allow half as much again. */
-static const double BF16_SLACK = 1.5;
-
-typedef struct {
-    Subject subject;
-    Golden  golden;
-    Run     run;
-    double  logits, hidden;
-} Trial;
-
 static const char *in_models(const char *name, const char *file)
 {
     static char text[2][256];
@@ -33,44 +20,6 @@ static const char *in_models(const char *name, const char *file)
     return check_path(p);
 }
 
-/* Loads and runs; the caller closes the subject whatever comes. */
-static Status try_model(Trial *t, const char *folder, const char *expected, Dtype dtype,
-                        Probe *probe)
-{
-    ModelOptions options = {.dtype = dtype};
-    TRY(subject_open(&t->subject, folder, &options, 0));
-    TRY(golden_read(&t->golden, &t->subject.arena, expected));
-    TRY(subject_run(&t->run, &t->subject, t->golden.ids, &t->golden.batch, probe, NULL));
-    t->logits = golden_worst(&t->golden, t->run.logits, t->golden.logits, t->golden.V);
-    t->hidden = golden_worst_hidden(&t->golden, &t->run);
-    return OK;
-}
-
-/* Compares, and prints the figures when asked to. */
-static void compare(const char *name, const char *folder, const char *expected, Dtype dtype,
-                    bool loud)
-{
-    Trial  t = {0};
-    Status s = try_model(&t, folder, expected, dtype, NULL);
-    if (s != OK) {
-        check_fail(__FILE__, __LINE__, "%s: %s", name, status_text());
-    } else {
-        double allow_logits = F32_BOUND, allow_hidden = F32_BOUND;
-        if (dtype == DTYPE_BF16) {
-            allow_logits = BF16_SLACK * (double)t.golden.bf16_loss[0];
-            allow_hidden = BF16_SLACK * (double)t.golden.bf16_loss[1];
-        }
-        if (loud)
-            printf("golden %s%s: logits %.1e, hidden %.1e\n", name,
-                   dtype == DTYPE_BF16 ? " in bf16" : "", t.logits, t.hidden);
-        if (!(t.logits <= allow_logits) || !(t.hidden <= allow_hidden))
-            check_fail(__FILE__, __LINE__, "%s on %s: logits %.1e of %.1e, hidden %.1e of "
-                       "%.1e", name, cpu_isa_name(cpu_isa()), t.logits, allow_logits,
-                       t.hidden, allow_hidden);
-    }
-    subject_close(&t.subject);
-}
-
 static void compare_all(Dtype dtype, bool loud)
 {
     Arena        a = {0};
@@ -78,8 +27,8 @@ static void compare_all(Dtype dtype, bool loud)
     int64_t      n;
     T_STATUS_OK(golden_names(&names, &n, &a));
     for (int64_t i = 0; i < n; i++)
-        compare(names[i], in_models(names[i], NULL),
-                in_models(names[i], "expected.safetensors"), dtype, loud);
+        golden_compare(names[i], in_models(names[i], NULL),
+                       in_models(names[i], "expected.safetensors"), dtype, loud);
     arena_close(&a);
 }
 
@@ -113,7 +62,7 @@ TEST(lambdas)
     T_STATUS_OK(golden_names(&names, &n, &a));
     for (int64_t i = 0; i < n; i++) {
         Trial t = {0};
-        if (try_model(&t, in_models(names[i], NULL),
+        if (trial_run(&t, in_models(names[i], NULL),
                       in_models(names[i], "expected.safetensors"), DTYPE_F32, NULL) != OK)
             check_fail(__FILE__, __LINE__, "%s: %s", names[i], status_text());
         for (int64_t l = 0; t.golden.lambda && l < t.golden.L; l++) {
@@ -160,7 +109,7 @@ static Status check_maps(const char *name, int64_t layer, int64_t *n_maps_seen)
             double  e = ref_worst(w.maps + (h * c.n_maps + m) * size, g->maps + from * size,
                                   size);
             ++*n_maps_seen;
-            if (!(e <= F32_BOUND))
+            if (!(e <= GOLDEN_F32))
                 check_fail(__FILE__, __LINE__, "%s, layer %lld, head %lld, map %lld: off "
                            "by %.1e", name, (long long)layer, (long long)h, (long long)m, e);
         }
@@ -198,7 +147,7 @@ static void check_absmax(const char *name)
             for (int64_t m = 0; m < c.n_maps; m++) {
                 double want = (double)g->logit_absmax[l * g->N + half_head(&c, h, m)];
                 double got = moments_absmax(&probe.logits[l].moments[h * c.n_maps + m]);
-                if (!(fabs(got - want) <= F32_BOUND * want))
+                if (!(fabs(got - want) <= GOLDEN_F32 * want))
                     check_fail(__FILE__, __LINE__, "%s, layer %lld, head %lld, map %lld: "
                                "largest logit %.9g, not %.9g", name, (long long)l,
                                (long long)h, (long long)m, got, want);

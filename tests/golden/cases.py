@@ -87,6 +87,9 @@ CASES = [
     # Longer than any tile of keys or queries, with maxima that move from tile to tile.
     diff("diff_long", gain=3.0, lengths=(300, 1, 129), step=23, num_key_value_heads=2,
          max_position_embeddings=512),
+    # Outputs for several blocks of columns of a product, none of them even.
+    diff("diff_wide", hidden_size=40, intermediate_size=300, vocab_size=331, head_dim=22,
+         num_attention_heads=6, num_key_value_heads=6, num_hidden_layers=1, step=9),
     diff("diff_large_logits", gain=4.6, num_key_value_heads=2, head_dim=16),
     diff("diff_llama3", V4, rope_theta=500000.0, lengths=(63, 30), **WIDE,
          rope_scaling={"factor": 32.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0,
