@@ -244,7 +244,7 @@ static Status inside(Page *p)
         textbuf_add(p->b, "<h2>Layer by layer</h2>\n");
         if (any_differential(p))
             textbuf_add(p->b, "<p>λ is the learned weight of the second map: the larger, the "
-                        "more of it is subtracted.</p>\n");
+                        "more of it is subtracted; below zero it is added.</p>\n");
         table(p, &t);
     }
     return OK;

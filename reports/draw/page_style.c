@@ -43,7 +43,8 @@ const char PAGE_STYLE[] =
     "padding:.8rem 1rem;overflow-x:auto;font-size:.88rem;line-height:1.5}\n"
     "code,pre{font-family:ui-monospace,\"DejaVu Sans Mono\",Menlo,Consolas,monospace}\n"
     "details{margin:.8rem 0}summary{cursor:pointer;color:var(--accent)}\n"
-    ".tokens{overflow-wrap:anywhere}\n"
+    ".tokens{overflow-wrap:anywhere}.tokens sub{color:var(--soft);font-size:.68em;"
+    "margin:0 .1em 0 .3em}\n"
     "footer{margin-top:3rem;color:var(--soft);font-size:.9rem}\n"
     "@media(max-width:34rem){main{padding:1.5rem 1rem 3rem}th,td{padding:.34rem .55rem}}\n"
     "@media print{figure,tr{break-inside:avoid}}\n";

@@ -209,12 +209,6 @@ static void find_bits(const SeriesSet *set, Place *exact, Place *few, int *bits)
 static void task_words(TextBuf *b, const char *name, double from, double to, double error)
 {
     double lost = from - to;
-    if (from == 0 && to == 0) {
-        textbuf_add(b, "nothing on ");
-        textbuf_html(b, name);
-        textbuf_add(b, " (no answer was right before either)");
-        return;
-    }
     textbuf_printf(b, "%s<b>%.1f points</b> on ", lost < 0 ? "a gain of " : "",
                    100 * fabs(lost));
     textbuf_html(b, name);
@@ -247,7 +241,9 @@ static void cost_words(TextBuf *b, Arena *a, const SeriesSet *set, Place from, P
     const Series *accuracy = series_find_dims(set, "eval/accuracy", "task,weights,logit_bits");
     const Series *error = series_find_dims(set, "eval/stderr", "task,weights,logit_bits");
     double lost = 0, square = 0;
-    int n = 0;
+    int n = 0, n_unsolved = 0;
+    TextBuf unsolved;
+    textbuf_init(&unsolved, a);
     for (int64_t k = 0; accuracy && k < accuracy->shape[0]; k++) {
         const char *name = table_attr_part(a, set, "eval_tasks", ',', k);
         double before = series_get(accuracy, k, from.weights, from.bits);
@@ -256,15 +252,23 @@ static void cost_words(TextBuf *b, Arena *a, const SeriesSet *set, Place from, P
                          series_get(error, k, to.weights, to.bits));
         if (isnan(before) || isnan(after))
             continue;
+        if (before == 0 && after == 0) {
+            textbuf_add(&unsolved, n_unsolved++ ? ", " : "");
+            textbuf_html(&unsolved, name ? name : "a task");
+            continue;
+        }
         textbuf_add(b, n ? ", " : "");
         task_words(b, name ? name : "a task", before, after, e);
         lost += before - after;
         square += e * e;
         n++;
     }
+    if (n_unsolved)
+        textbuf_printf(b, "%snothing on %s, where no answer was right before either",
+                       n ? "; " : "", unsolved.at);
     cost->lost = n ? lost / n : NAN;
     cost->error = n ? sqrt(square) / n : NAN;
-    perplexity_words(b, set, from, to, n > 0);
+    perplexity_words(b, set, from, to, n + n_unsolved > 0);
     textbuf_add(b, ".</li>\n");
 }
 
