@@ -160,6 +160,7 @@ Status cpu_attention(Backend *be, Tensor *out, const Tensor *q, const Tensor *k,
                      const Tensor *v, const Attention *a)
 {
     AttnCall c = {.a = a, .isa = attn_isa(), .record_isa = record_isa(),
+                  .share_isa = share_isa(),
                   .key_start = a->key_start ? a->key_start : a->batch.start,
                   .d = a->head_dim, .dv = a->head_dim * a->n_maps,
                   .dv_pad = ceil_div(a->head_dim * a->n_maps, PAD) * PAD,

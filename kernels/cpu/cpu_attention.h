@@ -68,12 +68,36 @@ typedef struct {
 extern const AttnIsa attn_plain, attn_avx2, attn_avx512;
 const AttnIsa *attn_isa(void);  // of this machine (cpu_isa)
 
+/* --- cpu_share_isa.c --- */
+
+/* Some keys of one row: weights p * per_sum of logits x, each padded with zeros
+ * to PAD. -log(weight) = top_log - x. */
+typedef struct {
+    const float *p[2], *x[2];
+    double       per_sum[2], top_log[2], lambda;
+} ShareStrip;
+
+typedef struct {
+    double  weight[2], entropy[2];  // sums over keys, of each map
+    double  diff_abs;               // of |A1 - lambda A2|
+    int64_t negative;               // of A1 < lambda A2
+} ShareSums;
+
+typedef struct {
+    /* Adds keys 0 .. n of the strip. */
+    void (*add)(ShareSums *sums, const ShareStrip *s, int64_t n, int64_t n_maps);
+} ShareIsa;
+
+extern const ShareIsa share_plain, share_avx2, share_avx512;
+const ShareIsa *share_isa(void);
+
 /* --- cpu_attention.c: one call, read-only while tiles run --- */
 
 typedef struct {
     const Attention *a;
     const AttnIsa   *isa;
     const RecordIsa *record_isa;
+    const ShareIsa  *share_isa;
     const int32_t   *key_start;     // [n_sequences + 1]
     int64_t          d, dv, dv_pad;
     const float     *q;             // [T,H*M,d]

@@ -8,94 +8,62 @@
 #include <math.h>
 
 #include "kernels/cpu/cpu_attention.h"
+#include "kernels/cpufeat.h"
 #include "kernels/size.h"
+
+const ShareIsa *share_isa(void)
+{
+    static const ShareIsa *const OF[N_CPU_ISAS] = {&share_plain, &share_avx2, &share_avx512};
+    return OF[cpu_isa()];
+}
 
 /* A row on its second pass. */
 typedef struct {
     int64_t     i, position;   // query of the tile, place in the sequence
-    double      per_sum[2];    // 1 / sum of each map
-    double      top_log[2];    // top + log(sum): -log weight = top_log - x
-    double      row_sum;       // of A1 - lambda A2
+    ShareStrip  strip;         // p and x change from keys to keys
+    ShareSums   sums;
     Span        span;
-    ShareRecord share;
+    ShareRecord share;         // first and span shares so far
 } ShareRow;
 
-/* Some keys of a row: logits and weights of both maps, and what is left. */
-typedef struct {
-    int64_t      key, n;
-    const float *x[2];
-    double       weight[2][TILE_KEYS];
-    double       diff[TILE_KEYS];
-} ShareKeys;
-
-/* 0 log 0 is 0; a NaN goes on. */
-static double entropy(const double *weight, const float *x, double top_log, int64_t n)
-{
-    double sum = 0;
-    for (int64_t j = 0; j < n; j++)
-        sum += weight[j] != 0 ? weight[j] * (top_log - (double)x[j]) : 0;
-    return sum;
-}
-
-/* What is left of map 1 after map 2, and what was taken: min(A1, lambda A2). */
-static void add_diff(ShareRow *row, const ShareKeys *k)
-{
-    ShareRecord *sh = &row->share;
-    double sum = 0, abs = 0, taken = 0;
-    int64_t negative = 0;
-    for (int64_t j = 0; j < k->n; j++) {
-        double diff = k->diff[j], a = k->weight[0][j];
-        sum += diff;
-        abs += fabs(diff);
-        taken += diff < 0 ? a : a - diff;
-        negative += diff < 0;
-    }
-    row->row_sum += sum;
-    sh->diff_abs += abs;
-    sh->cancelled += taken;
-    sh->negative += negative;
-}
-
-static double sum_between(const double *x, int64_t from, int64_t to)
+static double span_mass(const float *p, int64_t from, int64_t to)
 {
     double sum = 0;
     for (int64_t j = from; j < to; j++)
-        sum += x[j];
+        sum += (double)p[j];
     return sum;
 }
 
-static void add_share(ShareRow *row, const ShareKeys *k, int64_t n_maps)
+static void add_share(const AttnCall *c, ShareRow *row, int64_t key, int64_t n)
 {
     ShareRecord *sh = &row->share;
-    int64_t from = i64_max(row->span.first - k->key, 0);
-    int64_t to = i64_min(row->span.end - k->key, k->n);
-    add_diff(row, k);
-    sh->diff_span += sum_between(k->diff, from, to);
-    if (k->key == 0)
-        sh->diff_first = k->diff[0];
-    for (int64_t m = 0; m < n_maps; m++) {
-        sh->entropy[m] += entropy(k->weight[m], k->x[m], row->top_log[m], k->n);
-        sh->span[m] += sum_between(k->weight[m], from, to);
-        if (k->key == 0)
-            sh->first[m] = k->weight[m][0];
+    int64_t from = i64_max(row->span.first - key, 0), to = i64_min(row->span.end - key, n);
+    c->share_isa->add(&row->sums, &row->strip, n, c->a->n_maps);
+    for (int64_t m = 0; m < c->a->n_maps; m++) {
+        const float *p = row->strip.p[m];
+        sh->span[m] += span_mass(p, from, to) * row->strip.per_sum[m];
+        if (key == 0)
+            sh->first[m] = (double)p[0] * row->strip.per_sum[m];
     }
 }
 
 static void fill_window(const AttnCall *c, const AttnTile *t, const ShareRow *row,
-                        const ShareKeys *k)
+                        int64_t key, int64_t n)
 {
     const MapWindow *w = c->a->window;
+    const ShareStrip *s = &row->strip;
     int64_t M = c->a->n_maps, S = w->n_positions;
-    int64_t n = i64_min(k->n, S - k->key);
+    n = i64_min(n, S - key);
     for (int64_t m = 0; w->maps && m < M; m++) {
-        float *to = w->maps + ((t->head * M + m) * S + row->position) * S + k->key;
+        float *to = w->maps + ((t->head * M + m) * S + row->position) * S + key;
         for (int64_t j = 0; j < n; j++)
-            to[j] = (float)k->weight[m][j];
+            to[j] = (float)((double)s->p[m][j] * s->per_sum[m]);
     }
-    if (w->diff) {
-        float *to = w->diff + (t->head * S + row->position) * S + k->key;
-        for (int64_t j = 0; j < n; j++)
-            to[j] = (float)k->diff[j];
+    for (int64_t j = 0; w->diff && j < n; j++) {
+        double a = (double)s->p[0][j] * s->per_sum[0];
+        if (M == 2)
+            a -= s->lambda * ((double)s->p[1][j] * s->per_sum[1]);
+        w->diff[(t->head * S + row->position) * S + key + j] = (float)a;
     }
 }
 
@@ -110,41 +78,35 @@ static bool is_sampled(const AttnCall *c, int64_t position)
     return c->row_shares && position % SHARE_STRIDE == SHARE_STRIDE - 1;
 }
 
-/* Logits of the row's next keys, as in the first pass, to weights. */
-static void weigh_keys(const AttnCall *c, const AttnTile *t, AttnScratch *s,
-                       const ShareRow *row, ShareKeys *k)
+/* Logits x of n keys, as in the first pass, to weights p; both padded. */
+static void weigh_keys(const AttnCall *c, float *p, float *x, int64_t n, int64_t row,
+                       float top)
 {
-    float p[TILE_KEYS];
-    for (int64_t m = 0; m < c->a->n_maps; m++) {
-        int64_t r = row->i * c->a->n_maps + m;
-        float *x = s->x + r * TILE_KEYS;
-        if (c->row_scale)
-            c->isa->quantize(x, k->n, c->row_scale[call_row(c, t, row->i, m)],
-                             attn_code_limit(c->a->logit_bits));
-        c->isa->weights(p, x, k->n, s->softmax[r].top);
-        k->x[m] = x;
-        for (int64_t j = 0; j < k->n; j++)
-            k->weight[m][j] = (double)p[j] * row->per_sum[m];
-    }
-    for (int64_t j = 0; j < k->n; j++)
-        k->diff[j] = k->weight[0][j];
-    for (int64_t j = 0; c->a->n_maps == 2 && j < k->n; j++)
-        k->diff[j] -= (double)c->a->lambda * k->weight[1][j];
+    if (c->row_scale)
+        c->isa->quantize(x, n, c->row_scale[row], attn_code_limit(c->a->logit_bits));
+    c->isa->weights(p, x, n, top);
+    for (int64_t j = n; j < ceil_div(n, PAD) * PAD; j++)
+        p[j] = x[j] = 0;
 }
 
 static void row_keys(const AttnCall *c, const AttnTile *t, AttnScratch *s, ShareRow *row,
                      int64_t key)
 {
-    ShareKeys k;
-    k.key = key;
-    k.n = i64_min(tile_allowed(t, row->i, key), TILE_KEYS);
-    if (k.n <= 0)
+    float p[2][TILE_KEYS];
+    int64_t n = i64_min(tile_allowed(t, row->i, key), TILE_KEYS);
+    if (n <= 0)
         return;
-    weigh_keys(c, t, s, row, &k);
+    for (int64_t m = 0; m < c->a->n_maps; m++) {
+        int64_t r = row->i * c->a->n_maps + m;
+        float *x = s->x + r * TILE_KEYS;
+        weigh_keys(c, p[m], x, n, call_row(c, t, row->i, m), s->softmax[r].top);
+        row->strip.p[m] = p[m];
+        row->strip.x[m] = x;
+    }
     if (is_sampled(c, row->position))
-        add_share(row, &k, c->a->n_maps);
+        add_share(c, row, key, n);
     if (in_window(c, t, row->position))
-        fill_window(c, t, row, &k);
+        fill_window(c, t, row, key, n);
 }
 
 static void open_row(ShareRow *row, const AttnCall *c, const AttnTile *t,
@@ -153,22 +115,32 @@ static void open_row(ShareRow *row, const AttnCall *c, const AttnTile *t,
     *row = (ShareRow){.i = i, .position = t->position + i};
     if (c->a->spans && c->a->spans[t->sequence].end <= row->position)
         row->span = c->a->spans[t->sequence];
+    row->strip.lambda = c->a->n_maps == 2 ? (double)c->a->lambda : 0;
     for (int64_t m = 0; m < c->a->n_maps; m++) {
         const SoftmaxRow *sm = &s->softmax[i * c->a->n_maps + m];
-        row->per_sum[m] = 1 / sm->sum;
-        row->top_log[m] = (double)sm->top + log(sm->sum);
+        row->strip.per_sum[m] = 1 / sm->sum;
+        row->strip.top_log[m] = (double)sm->top + log(sm->sum);
     }
 }
 
+/* min(a, b) = (a + b - |a - b|) / 2 gives the mass that map 2 takes. */
 static void close_row(ShareRow *row, const AttnCall *c, const AttnTile *t)
 {
     ShareRecord *sh = &row->share;
+    const ShareSums *sum = &row->sums;
     int64_t b = t->sequence, first = t->position - (t->row - c->a->batch.start[b]);
-    double lambda = c->a->n_maps == 2 ? (double)c->a->lambda : 0;
+    double lambda = row->strip.lambda, taken = lambda * sum->weight[1];
+    for (int m = 0; m < 2; m++)
+        sh->entropy[m] = sum->entropy[m];
     sh->rows = 1;
     sh->weights = row->position + 1;
     sh->span_rows = row->span.end > row->span.first;
-    sh->row_sum_error = fabs(row->row_sum - (1 - lambda));
+    sh->diff_first = sh->first[0] - lambda * sh->first[1];
+    sh->diff_span = sh->span[0] - lambda * sh->span[1];
+    sh->diff_abs = sum->diff_abs;
+    sh->negative = sum->negative;
+    sh->cancelled = (sum->weight[0] + taken - sum->diff_abs) / 2;
+    sh->row_sum_error = fabs(sum->weight[0] - taken - (1 - lambda));
     int64_t sample = c->sample_start[b] + row->position / SHARE_STRIDE - first / SHARE_STRIDE;
     c->row_shares[sample * c->a->n_heads + t->head] = *sh;
 }
