@@ -263,7 +263,7 @@ TEST(every_allocation_may_fail)
     AnalyzeOptions o = ALL;
     o.marked = &b.marked;
     o.maps_positions = 6;
-    for (; s != OK; k += 1 + k / 40) {  // all of the first, then some of the many alike
+    for (; s != OK; k += 1 + k / 16) {  // all of the first, then some of the many alike
         arena_close(&b.results);
         series_set_init(&b.set, &b.results, "m");
         arena_fail_at(k + 1);
