@@ -200,6 +200,32 @@ TEST(template_gives_bos_and_eos)
     close_case(&c);
 }
 
+/* Each [SEP] takes the space on both sides, the one between them only once. */
+TEST(added_tokens_share_space)
+{
+    Case c;
+    T_STATUS_OK(open_style(&c, "gpt2_prefix"));
+    T_STATUS_OK(encode(&c, "  [SEP]  [SEP] ", false));
+    T_OK(c.n == 2 && c.begin[0] == 0 && c.begin[1] == 9);
+    T_TEXT(tokenizer_piece(c.t, c.ids[1]), "[SEP]");
+    close_case(&c);
+}
+
+/* Runs of byte tokens: text, or U+FFFD for every byte of the run. */
+TEST(decode_byte_tokens)
+{
+    Case  c;
+    char *text;
+    T_STATUS_OK(open_style(&c, "llama2"));
+    static const int32_t IDS[] = {198, 198, 774, 198, 172, 229};  // C3 C3, " a", C3 A9 E2
+    T_TEXT(tokenizer_piece(c.t, 198), "<0xC3>");
+    T_STATUS_OK(tokenizer_decode(c.t, &c.a, IDS, 6, &text));
+    T_TEXT(text, "\ufffd\ufffd a\ufffd\ufffd\ufffd");
+    T_STATUS_OK(tokenizer_decode(c.t, &c.a, IDS + 3, 2, &text));
+    T_TEXT(text, "\u00e9");
+    close_case(&c);
+}
+
 TEST(decode_refuses_unknown_ids)
 {
     Case          c;
@@ -239,6 +265,57 @@ static bool write_file(const char *folder, const char *name, const void *text, s
     snprintf(path, sizeof path, "%s/%s", folder, name);
     FILE *f = fopen(path, "wb");
     return f && fwrite(text, 1, n, f) == n && fclose(f) == 0;
+}
+
+/* Three letters and a merge; what else is in the file is given. */
+static Status open_small(Case *c, const char *members, const char *config)
+{
+    const char *folder = check_tmp();
+    char        text[1024], path[1200];
+    *c = (Case){0};
+    snprintf(text, sizeof text, "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"1\":0,\"2\":1,"
+             "\"12\":2,\"a\":3},\"merges\":[\"1 2\"]},%s}", members);
+    snprintf(path, sizeof path, "%s/special_tokens_map.json", folder);
+    remove(path);
+    if (!write_file(folder, "tokenizer.json", text, strlen(text)) ||
+        !write_file(folder, "tokenizer_config.json", config, strlen(config)))
+        FAIL(ERR_IO, "%s: cannot write", folder);
+    return tokenizer_open(&c->t, &c->a, folder);
+}
+
+TEST(digits_alone_or_together)
+{
+    Case c;
+    T_STATUS_OK(open_small(&c, "\"pre_tokenizer\":{\"type\":\"Digits\",\"individual_digits\":true}",
+                           "{}"));
+    T_STATUS_OK(encode(&c, "a12", true));
+    T_OK(c.n == 3);
+    close_case(&c);
+    T_STATUS_OK(open_small(&c, "\"pre_tokenizer\":{\"type\":\"Digits\",\"individual_digits\":false}",
+                           "{}"));
+    T_STATUS_OK(encode(&c, "a12", true));
+    T_OK(c.n == 2 && c.ids[0] == 3 && c.ids[1] == 2);
+    close_case(&c);
+}
+
+/* A template of several ids: only BOS itself comes and goes. */
+TEST(config_with_a_longer_template)
+{
+    static const char TEMPLATE[] =
+        "\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":"
+        "{\"id\":\"x\"}},{\"Sequence\":{\"id\":\"A\"}}],\"special_tokens\":{\"x\":{\"ids\":"
+        "[0,1]}}}";
+    Case c;
+    T_STATUS_OK(open_small(&c, TEMPLATE, "{\"bos_token\":\"1\",\"add_bos_token\":false}"));
+    T_STATUS_OK(encode(&c, "a", true));
+    T_OK(c.n == 2 && c.ids[0] == 1 && c.ids[1] == 3);
+    close_case(&c);
+    T_STATUS_OK(open_small(&c, TEMPLATE, "{\"bos_token\":\"a\",\"add_bos_token\":true,"
+                                         "\"eos_token\":\"2\",\"add_eos_token\":true}"));
+    T_STATUS_OK(encode(&c, "a", true));
+    static const int32_t WANT[] = {3, 0, 1, 3, 1};
+    T_OK(c.n == 5 && memcmp(c.ids, WANT, sizeof WANT) == 0);
+    close_case(&c);
 }
 
 /* The digits style (<s> A </s>) with these files beside it. */
