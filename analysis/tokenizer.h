@@ -19,9 +19,9 @@ typedef struct Tokenizer Tokenizer;
 /* Reads folder/tokenizer.json. BOS and EOS are those that tokenizer_config.json,
  * or else special_tokens_map.json, names; where neither does, the first and the
  * last id of the post-processor. An explicit add_bos_token or add_eos_token in
- * tokenizer_config.json overrules the post-processor. ERR_IO where it is missing; ERR_UNSUPPORTED names the
- * part (model type, pre-tokenizer, normalizer) that is not known; ERR_FORMAT.
- * Lives in the arena; close it before the arena (it holds PCRE2 patterns). */
+ * tokenizer_config.json overrules the post-processor. ERR_IO where it is missing;
+ * ERR_UNSUPPORTED names the part (model type, pre-tokenizer, normalizer) that is not known;
+ * ERR_FORMAT. Lives in the arena; close it before the arena (it holds PCRE2 patterns). */
 MUST_USE Status tokenizer_open(Tokenizer **out, Arena *a, const char *folder);
 void            tokenizer_close(Tokenizer *t);
 

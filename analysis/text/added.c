@@ -5,8 +5,9 @@
 
 /* \w of the regular expressions that the library uses here (not those of its
  * pre-tokenizers): Unicode's annex C, with the alphabetic symbols. */
-static const char WORD[] = "[\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{200c}\\x{200d}\\x{24b6}-\\x{24e9}"
-                           "\\x{1f130}-\\x{1f149}\\x{1f150}-\\x{1f169}\\x{1f170}-\\x{1f189}]";
+static const char WORD[] =
+    "[\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{200c}\\x{200d}\\x{24b6}-\\x{24e9}"
+    "\\x{1f130}-\\x{1f149}\\x{1f150}-\\x{1f169}\\x{1f170}-\\x{1f189}]";
 
 static int32_t find_child(const AddedFinder *f, int32_t node, unsigned char byte)
 {

@@ -203,12 +203,15 @@ static Status add_unknown(Run *r, uint32_t c, const char *text, int n, int32_t l
     if (added)
         return OK;
     if (r->bpe->unk < 0)
-        FAIL(ERR_RANGE, "%s: character U+%04X (\"%.*s\") is not in the vocabulary, which has no "
-             "unknown token", r->bpe->name, (unsigned)c, n, text);
+        FAIL(ERR_RANGE,
+             "%s: character U+%04X (\"%.*s\") is not in the vocabulary, which has no "
+             "unknown token",
+             r->bpe->name, (unsigned)c, n, text);
     if (!r->bpe->fuse_unk)
         TRY(flush_unk(r));
     if (__builtin_add_overflow(r->unk_length, length, &r->unk_length))
-        FAIL(ERR_RANGE, "%s: more than %d bytes of unknown characters", r->bpe->name, INT32_MAX);
+        FAIL(ERR_RANGE, "%s: more than %d bytes of unknown characters", r->bpe->name,
+             INT32_MAX);
     return OK;
 }
 
@@ -291,7 +294,8 @@ static Status recall(const Bpe *b, const BpeCached *c, const Piece *word, Ids *o
     return OK;
 }
 
-static void remember(BpeCached *c, uint32_t hash, const Piece *word, const int32_t *ids, int64_t n)
+static void remember(BpeCached *c, uint32_t hash, const Piece *word, const int32_t *ids,
+                     int64_t n)
 {
     c->hash = hash;
     c->n_bytes = (uint8_t)word->n;

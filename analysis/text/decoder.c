@@ -130,7 +130,8 @@ static bool ends_with(const Piece *p, const char *text, int64_t n)
 static void strip(const DecodeStep *s, Piece *p)
 {
     int64_t n = (int64_t)strlen(s->text);
-    for (int64_t i = 0; i < s->start && p->n >= n && memcmp(p->text, s->text, (size_t)n) == 0; i++)
+    for (int64_t i = 0; i < s->start && p->n >= n && memcmp(p->text, s->text, (size_t)n) == 0;
+         i++)
         *p = piece_of(p->text + n, p->n - n);
     for (int64_t i = 0; i < s->stop && ends_with(p, s->text, n); i++)
         p->n -= n;

@@ -50,7 +50,8 @@ void merges_add(Merges *m, int32_t left, int32_t right, int32_t rank, int32_t re
 {
     uint64_t pair = pair_of(left, right);
     *find_slot(m, pair) = (Merge){pair, rank, result};
-    uint64_t bit = merges_mix(m->edge[left] << 32 | m->edge[right] >> 32) & (MERGES_JOIN_BITS - 1);
+    uint64_t bit =
+        merges_mix(m->edge[left] << 32 | m->edge[right] >> 32) & (MERGES_JOIN_BITS - 1);
     m->joins[bit / 64] |= (uint64_t)1 << bit % 64;
 }
 

@@ -179,7 +179,8 @@ static void compose(Cluster *k)
     k->n = n;
 }
 
-static Status write_cluster(PieceWriter *w, Cluster *k, const Piece *p, int64_t from, int64_t to)
+static Status write_cluster(PieceWriter *w, Cluster *k, const Piece *p, int64_t from,
+                            int64_t to)
 {
     k->n = 0;
     for (int64_t i = from; i < to;) {

@@ -38,7 +38,8 @@ static Status compile_code(Pattern *p, const char *name, const char *regex, cons
     /* Oniguruma's ^ and $ stand at every line. */
     uint32_t options = PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C |
                        PCRE2_NO_AUTO_CAPTURE;
-    p->code = pcre2_compile((PCRE2_SPTR)text, PCRE2_ZERO_TERMINATED, options, &error, &place, NULL);
+    p->code =
+        pcre2_compile((PCRE2_SPTR)text, PCRE2_ZERO_TERMINATED, options, &error, &place, NULL);
     if (!p->code) {
         char why[256];
         pcre2_get_error_message(error, (PCRE2_UCHAR *)why, sizeof why);
@@ -81,7 +82,7 @@ PatternWalk pattern_walk(const Pattern *p, const char *text, int64_t n)
 static Status find_literal(PatternWalk *w, int64_t *from, int64_t *to)
 {
     const Pattern *p = w->pattern;
-    const char    *at = memmem(w->text + w->at, (size_t)(w->n - w->at), p->literal, (size_t)p->n);
+    const char *at = memmem(w->text + w->at, (size_t)(w->n - w->at), p->literal, (size_t)p->n);
     *from = at ? at - w->text : -1;
     *to = *from + p->n;
     return OK;

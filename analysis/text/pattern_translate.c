@@ -183,7 +183,9 @@ static Status check_group(const Translate *t)
     if (*p && strchr(":=!><", *p))
         return OK;
     p += strspn(p, "i-");
-    return *p == ':' || *p == ')' ? OK : refuse(t, "a group other than (?:, (?=, (?!, (?<, (?>, (?i");
+    return *p == ':' || *p == ')'
+               ? OK
+               : refuse(t, "a group other than (?:, (?=, (?!, (?<, (?>, (?i");
 }
 
 /* {n,m}+ repeats the repetition in Oniguruma and is possessive in PCRE2; {,m}

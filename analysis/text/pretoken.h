@@ -10,7 +10,12 @@ enum { PRETOKEN_MAX = 32 };
 
 /* What becomes of the separators that a split finds. */
 typedef enum {
-    SPLIT_REMOVED, SPLIT_ISOLATED, SPLIT_WITH_PREVIOUS, SPLIT_WITH_NEXT, SPLIT_CONTIGUOUS, N_SPLITS
+    SPLIT_REMOVED,
+    SPLIT_ISOLATED,
+    SPLIT_WITH_PREVIOUS,
+    SPLIT_WITH_NEXT,
+    SPLIT_CONTIGUOUS,
+    N_SPLITS
 } SplitRule;
 
 typedef enum { PREPEND_ALWAYS, PREPEND_FIRST, PREPEND_NEVER, N_PREPENDS } PrependRule;

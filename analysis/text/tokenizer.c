@@ -153,7 +153,8 @@ static Status encode(Encode *e, Piece p, bool special)
 }
 
 /* From the lists that grew to ones that fit. */
-static Status hand_over(const Ids *from, Arena *a, int32_t **ids, int64_t *n_ids, int64_t **begin)
+static Status hand_over(const Ids *from, Arena *a, int32_t **ids, int64_t *n_ids,
+                        int64_t **begin)
 {
     ARENA_NEW(*ids, a, from->n);
     if (begin)
@@ -187,8 +188,8 @@ out:
 /* --- decoding --- */
 
 /* The spellings that the decoder gets, special tokens left out. */
-static Status spellings(const Tokenizer *t, Arena *a, const int32_t *ids, int64_t n, Piece **out,
-                        int64_t *n_out)
+static Status spellings(const Tokenizer *t, Arena *a, const int32_t *ids, int64_t n,
+                        Piece **out, int64_t *n_out)
 {
     ARENA_NEW(*out, a, n);
     *n_out = 0;

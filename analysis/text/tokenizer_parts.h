@@ -61,18 +61,19 @@ MUST_USE Status tokread_config(Tokenizer *t, const char *folder);
 /* The member's value, or the default where it is absent or null. ERR_FORMAT
  * where it is of another kind. */
 MUST_USE Status tokread_flag(const Reader *r, const Json *v, const char *where, const char *key,
-                          bool fallback, bool *out);
-MUST_USE Status tokread_count(const Reader *r, const Json *v, const char *where, const char *key,
-                           int64_t *out);
+                             bool fallback, bool *out);
+MUST_USE Status tokread_count(const Reader *r, const Json *v, const char *where,
+                              const char *key, int64_t *out);
 /* Must be there; copied. */
 MUST_USE Status tokread_text(const Reader *r, const Json *v, const char *where, const char *key,
-                          const char **out);
+                             const char **out);
 /* "pattern": {"String": ...} or {"Regex": ...}. */
-MUST_USE Status tokread_pattern(Reader *r, const Json *v, const char *where, const Pattern **out);
+MUST_USE Status tokread_pattern(Reader *r, const Json *v, const char *where,
+                                const Pattern **out);
 /* Calls one for v, or for each item of its list where its type is Sequence
  * (key: the list's name); null is an empty list. */
 typedef Status (*ReadStep)(Reader *r, const Json *v, const char *type);
 MUST_USE Status tokread_steps(Reader *r, const Json *v, const char *where, const char *key,
-                           ReadStep one);
+                              ReadStep one);
 
 #endif

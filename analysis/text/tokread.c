@@ -11,8 +11,8 @@ static Status wrong_kind(const Reader *r, const Json *v, const char *where, cons
          v ? json_kind_name(v->kind) : "missing");
 }
 
-Status tokread_flag(const Reader *r, const Json *v, const char *where, const char *key, bool fallback,
-                 bool *out)
+Status tokread_flag(const Reader *r, const Json *v, const char *where, const char *key,
+                    bool fallback, bool *out)
 {
     const Json *m = json_member(v, key);
     *out = fallback;
@@ -24,7 +24,8 @@ Status tokread_flag(const Reader *r, const Json *v, const char *where, const cha
     return OK;
 }
 
-Status tokread_count(const Reader *r, const Json *v, const char *where, const char *key, int64_t *out)
+Status tokread_count(const Reader *r, const Json *v, const char *where, const char *key,
+                     int64_t *out)
 {
     const Json *m = json_member(v, key);
     if (!m || m->kind != JSON_NUMBER || !m->whole || m->integer < 0)
@@ -34,7 +35,7 @@ Status tokread_count(const Reader *r, const Json *v, const char *where, const ch
 }
 
 Status tokread_text(const Reader *r, const Json *v, const char *where, const char *key,
-                 const char **out)
+                    const char **out)
 {
     const Json *m = json_member(v, key);
     if (!m || m->kind != JSON_TEXT)
@@ -49,8 +50,8 @@ Status tokread_pattern(Reader *r, const Json *v, const char *where, const Patter
 {
     const Json *m = json_member(v, "pattern");
     const char *text;
-    char        name[1200];
-    Pattern    *p = NULL;
+    char name[1200];
+    Pattern *p = NULL;
     if (json_member(m, "Regex")) {
         TRY(tokread_text(r, m, where, "Regex", &text));
         snprintf(name, sizeof name, "%s: %s", r->t->path, where);

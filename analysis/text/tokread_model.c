@@ -26,9 +26,9 @@ static Status measure(const Reader *r, const Json *vocab, int32_t *size, int64_t
 static Status read_vocab(Reader *r, const Json *model)
 {
     const Json *vocab = json_member(model, "vocab");
-    int32_t     size;
-    int64_t     bytes;
-    char       *text;
+    int32_t size;
+    int64_t bytes;
+    char *text;
     if (!vocab || vocab->kind != JSON_OBJECT)
         FAIL(ERR_FORMAT, "%s: model: \"vocab\" should be an object, is %s", r->t->path,
              vocab ? json_kind_name(vocab->kind) : "missing");
@@ -48,7 +48,7 @@ static Status read_vocab(Reader *r, const Json *model)
 
 typedef struct {
     const char *left, *right;
-    size_t      n_left, n_right;
+    size_t n_left, n_right;
 } MergeText;
 
 static Status bad_merge(const Reader *r, int64_t i, const char *wanted)
@@ -86,8 +86,8 @@ static Status find_token(const Reader *r, int64_t i, const char *text, size_t n,
 
 static Status add_merge(Reader *r, const MergeText *m, int64_t i, int32_t rank)
 {
-    char    small[256], *both = small;
-    size_t  n = m->n_left + m->n_right;
+    char small[256], *both = small;
+    size_t n = m->n_left + m->n_right;
     int32_t left, right, result;
     if (n > sizeof small)
         ARENA_NEW(both, r->arena, (int64_t)n);
@@ -103,7 +103,7 @@ static Status add_merge(Reader *r, const MergeText *m, int64_t i, int32_t rank)
 static Status read_merges(Reader *r, const Json *model)
 {
     const Json *list = json_member(model, "merges");
-    int32_t     rank = 0;
+    int32_t rank = 0;
     if (!list || list->kind != JSON_LIST)
         FAIL(ERR_FORMAT, "%s: model: \"merges\" should be a list, is %s", r->t->path,
              list ? json_kind_name(list->kind) : "missing");
@@ -151,7 +151,7 @@ static Status read_unk(Reader *r, const Json *model)
 Status tokread_model(Reader *r)
 {
     const Json *model = json_member(r->root, "model"), *type = json_member(model, "type");
-    Bpe        *b = &r->t->bpe;
+    Bpe *b = &r->t->bpe;
     if (!model || model->kind != JSON_OBJECT)
         FAIL(ERR_FORMAT, "%s: \"model\" should be an object, is %s", r->t->path,
              model ? json_kind_name(model->kind) : "missing");
@@ -178,7 +178,7 @@ Status tokread_model(Reader *r)
 static Status make_form(Reader *r, AddedToken *t)
 {
     PieceSpace space = {.arena = r->arena};
-    Piece      p = {.text = t->content, .n = (int64_t)strlen(t->content)};
+    Piece p = {.text = t->content, .n = (int64_t)strlen(t->content)};
     t->form = t->content;
     if (!t->normalized)
         return OK;
@@ -236,9 +236,9 @@ static Status make_pieces(Reader *r)
 
 Status tokread_added(Reader *r)
 {
-    Tokenizer  *t = r->t;
+    Tokenizer *t = r->t;
     const Json *list = json_member(r->root, "added_tokens");
-    int32_t     next = t->vocab.n;
+    int32_t next = t->vocab.n;
     if (list && list->kind != JSON_LIST && list->kind != JSON_NULL)
         FAIL(ERR_FORMAT, "%s: \"added_tokens\" should be a list, is %s", t->path,
              json_kind_name(list->kind));
@@ -248,9 +248,10 @@ Status tokread_added(Reader *r)
         AddedToken *a = &t->added[t->n_added];
         TRY(read_token(r, &list->at[i], &next, a));
         TRY(make_form(r, a));
-        t->n_added += a->content[0] != 0;  // an empty one is never found
+        t->n_added += a->content[0] != 0; // an empty one is never found
     }
     TRY(added_finder(&t->raw, r->arena, t->path, t->added, t->n_added, false, &t->patterns));
-    TRY(added_finder(&t->normalized, r->arena, t->path, t->added, t->n_added, true, &t->patterns));
+    TRY(added_finder(&t->normalized, r->arena, t->path, t->added, t->n_added, true,
+                     &t->patterns));
     return make_pieces(r);
 }

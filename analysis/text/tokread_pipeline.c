@@ -51,7 +51,7 @@ static Status normal_step(Reader *r, const Json *v, const char *type)
 Status tokread_normalizer(Reader *r)
 {
     return tokread_steps(r, json_member(r->root, "normalizer"), "normalizer", "normalizers",
-                      normal_step);
+                         normal_step);
 }
 
 /* --- pre-tokenizer --- */
@@ -94,7 +94,7 @@ static Status pre_split(Reader *r, const Json *v)
     static const char *const RULES[N_SPLITS] = {"Removed", "Isolated", "MergedWithPrevious",
                                                 "MergedWithNext", "Contiguous"};
     PretokenStep step = {.kind = PRETOKEN_SPLIT};
-    const char  *rule;
+    const char *rule;
     TRY(tokread_pattern(r, v, "pre_tokenizer Split", &step.pattern));
     TRY(tokread_text(r, v, "pre_tokenizer Split", "behavior", &rule));
     TRY(tokread_flag(r, v, "pre_tokenizer Split", "invert", false, &step.invert));
@@ -124,7 +124,7 @@ static Status read_prepend(const Reader *r, const Json *v, const char *where, Pr
 {
     static const char *const RULES[N_PREPENDS] = {"always", "first", "never"};
     bool prefix;
-    int  i = 0;
+    int i = 0;
     if (json_member(v, "prepend_scheme")) {
         const char *text;
         TRY(tokread_text(r, v, where, "prepend_scheme", &text));
@@ -146,9 +146,9 @@ static Status pre_metaspace(Reader *r, const Json *v)
 {
     static const char where[] = "pre_tokenizer Metaspace";
     const char *text;
-    Pattern    *pattern, *space;
+    Pattern *pattern, *space;
     PrependRule rule;
-    bool        cut;
+    bool cut;
     TRY(read_replacement(r, v, where, &text, &pattern));
     TRY(read_prepend(r, v, where, &rule));
     TRY(tokread_flag(r, v, where, "split", true, &cut));
@@ -157,10 +157,12 @@ static Status pre_metaspace(Reader *r, const Json *v)
     if (rule == PREPEND_FIRST)
         r->t->pretokenizer.origin = true;
     if (rule != PREPEND_NEVER)
-        TRY(add_pre(r, (PretokenStep){.kind = PRETOKEN_PREPEND, .text = text,
+        TRY(add_pre(r, (PretokenStep){.kind = PRETOKEN_PREPEND,
+                                      .text = text,
                                       .first = rule == PREPEND_FIRST}));
     if (cut)
-        TRY(add_pre(r, (PretokenStep){.kind = PRETOKEN_SPLIT, .pattern = pattern,
+        TRY(add_pre(r, (PretokenStep){.kind = PRETOKEN_SPLIT,
+                                      .pattern = pattern,
                                       .rule = SPLIT_WITH_NEXT}));
     return OK;
 }
@@ -183,15 +185,15 @@ static Status pre_step(Reader *r, const Json *v, const char *type)
 
 Status tokread_pretokenizer(Reader *r)
 {
-    return tokread_steps(r, json_member(r->root, "pre_tokenizer"), "pre_tokenizer", "pretokenizers",
-                      pre_step);
+    return tokread_steps(r, json_member(r->root, "pre_tokenizer"), "pre_tokenizer",
+                         "pretokenizers", pre_step);
 }
 
 /* --- decoder --- */
 
 static Status decode_metaspace(Reader *r, const Json *v, DecodeStep *step)
 {
-    Pattern    *pattern;
+    Pattern *pattern;
     PrependRule rule;
     step->kind = DECODE_METASPACE;
     TRY(read_replacement(r, v, "decoder Metaspace", &step->text, &pattern));
@@ -203,7 +205,7 @@ static Status decode_metaspace(Reader *r, const Json *v, DecodeStep *step)
 
 static Status decode_step(Reader *r, const Json *v, const char *type)
 {
-    Decoder   *d = &r->t->decoder;
+    Decoder *d = &r->t->decoder;
     DecodeStep step = {0};
     if (strcmp(type, "ByteLevel") == 0) {
         step.kind = DECODE_BYTES;
@@ -235,5 +237,6 @@ static Status decode_step(Reader *r, const Json *v, const char *type)
 
 Status tokread_decoder(Reader *r)
 {
-    return tokread_steps(r, json_member(r->root, "decoder"), "decoder", "decoders", decode_step);
+    return tokread_steps(r, json_member(r->root, "decoder"), "decoder", "decoders",
+                         decode_step);
 }

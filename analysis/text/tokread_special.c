@@ -10,8 +10,8 @@
 /* One template: the ids before and after the text. */
 typedef struct {
     int32_t ids[2][TOKENIZER_MAX_SPECIAL];
-    int     n[2];
-    int     side;  // 0 before the text, 1 after it
+    int n[2];
+    int side; // 0 before the text, 1 after it
 } Template;
 
 static Status bad_template(const Reader *r, const char *what)
@@ -23,13 +23,15 @@ static Status template_ids(const Reader *r, const Json *v, const Json *special, 
 {
     const Json *name = json_member(v, "id");
     const Json *ids = json_member(json_member(special, name ? name->text : ""), "ids");
-    if (!ids || ids->kind != JSON_LIST)
+    if (!name || !ids || ids->kind != JSON_LIST)
         return bad_template(r, "a special token without ids");
     for (int64_t i = 0; i < ids->n; i++) {
         const Json *id = &ids->at[i];
         if (!id->whole || id->integer < 0 || id->integer >= r->t->size)
-            FAIL(ERR_FORMAT, "%s: post_processor: id %.0f of \"%.100s\" is not in the vocabulary "
-                 "of %d", r->t->path, id->number, name->text, (int)r->t->size);
+            FAIL(ERR_FORMAT,
+                 "%s: post_processor: id %.0f of \"%.100s\" is not in the vocabulary "
+                 "of %d",
+                 r->t->path, id->number, name->text, (int)r->t->size);
         if (t->n[t->side] == TOKENIZER_MAX_SPECIAL)
             return bad_template(r, "too many special tokens");
         t->ids[t->side][t->n[t->side]++] = (int32_t)id->integer;
@@ -55,8 +57,9 @@ static Status template_part(const Reader *r, const Json *v, const Json *special,
 static Status wrap(Reader *r, const Template *outer)
 {
     Tokenizer *t = r->t;
-    int        before = outer->n[0], after = outer->n[1];
-    if (t->n_prefix + before > TOKENIZER_MAX_SPECIAL || t->n_suffix + after > TOKENIZER_MAX_SPECIAL)
+    int before = outer->n[0], after = outer->n[1];
+    if (t->n_prefix + before > TOKENIZER_MAX_SPECIAL ||
+        t->n_suffix + after > TOKENIZER_MAX_SPECIAL)
         return bad_template(r, "too many special tokens");
     memmove(t->prefix + before, t->prefix, (size_t)t->n_prefix * sizeof *t->prefix);
     memcpy(t->prefix, outer->ids[0], (size_t)before * sizeof *t->prefix);
@@ -69,12 +72,12 @@ static Status wrap(Reader *r, const Template *outer)
 static Status post_step(Reader *r, const Json *v, const char *type)
 {
     if (strcmp(type, "ByteLevel") == 0)
-        return OK;  // trims offsets only
+        return OK; // trims offsets only
     if (strcmp(type, "TemplateProcessing") != 0)
         FAIL(ERR_UNSUPPORTED, "%s: post_processor of type \"%.100s\" is not known", r->t->path,
              type);
     const Json *single = json_member(v, "single");
-    Template    t = {0};
+    Template t = {0};
     if (!single || single->kind != JSON_LIST)
         return bad_template(r, "\"single\" is not a list");
     for (int64_t i = 0; i < single->n; i++)
@@ -88,7 +91,7 @@ Status tokread_special(Reader *r)
 {
     Tokenizer *t = r->t;
     TRY(tokread_steps(r, json_member(r->root, "post_processor"), "post_processor", "processors",
-                   post_step));
+                      post_step));
     /* Until tokenizer_config.json says otherwise. */
     t->bos = t->n_prefix ? t->prefix[0] : -1;
     t->eos = t->n_suffix ? t->suffix[t->n_suffix - 1] : -1;
@@ -144,7 +147,8 @@ static Status bos_rule(Tokenizer *t, bool add)
         return OK;
     if (add && t->n_prefix == TOKENIZER_MAX_SPECIAL)
         FAIL(ERR_UNSUPPORTED, "%s: too many special tokens", t->path);
-    memmove(t->prefix + add, t->prefix + !add, (size_t)(t->n_prefix - !add) * sizeof *t->prefix);
+    memmove(t->prefix + add, t->prefix + !add,
+            (size_t)(t->n_prefix - !add) * sizeof *t->prefix);
     t->n_prefix += add ? 1 : -1;
     if (add)
         t->prefix[0] = t->bos;
@@ -166,7 +170,7 @@ static Status eos_rule(Tokenizer *t, bool add)
 
 static Status apply_config(Tokenizer *t, const Json *config, const Json *map)
 {
-    bool        bos = false, eos = false;
+    bool bos = false, eos = false;
     const Json *add_bos = json_member(config, "add_bos_token");
     const Json *add_eos = json_member(config, "add_eos_token");
     TRY(named_token(t, config, "bos_token", &t->bos, &bos));
@@ -182,9 +186,9 @@ static Status apply_config(Tokenizer *t, const Json *config, const Json *map)
 
 Status tokread_config(Tokenizer *t, const char *folder)
 {
-    Arena       scratch = {0};
+    Arena scratch = {0};
     const Json *config, *map;
-    Status      s = OK;
+    Status s = OK;
     GUARD(read_optional(&config, &scratch, folder, "tokenizer_config.json"));
     GUARD(read_optional(&map, &scratch, folder, "special_tokens_map.json"));
     GUARD(apply_config(t, config, map));

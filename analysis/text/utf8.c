@@ -36,7 +36,8 @@ uint32_t utf8_get(const char *text, int *n)
     case 3:
         return (p[0] & 0x0fu) << 12 | (p[1] & 0x3fu) << 6 | (p[2] & 0x3fu);
     case 4:
-        return (p[0] & 0x07u) << 18 | (p[1] & 0x3fu) << 12 | (p[2] & 0x3fu) << 6 | (p[3] & 0x3fu);
+        return (p[0] & 0x07u) << 18 | (p[1] & 0x3fu) << 12 | (p[2] & 0x3fu) << 6 |
+               (p[3] & 0x3fu);
     default:
         return p[0];
     }

@@ -48,8 +48,8 @@ Status vocab_add(Vocab *v, const char *name, const char *text, int32_t id)
 {
     size_t n = strlen(text);
     if (v->text[id])
-        FAIL(ERR_FORMAT, "%s: id %d is both \"%.100s\" and \"%.100s\"", name, (int)id, v->text[id],
-             text);
+        FAIL(ERR_FORMAT, "%s: id %d is both \"%.100s\" and \"%.100s\"", name, (int)id,
+             v->text[id], text);
     if (n > INT32_MAX)
         FAIL(ERR_RANGE, "%s: token %d has %zu bytes", name, (int)id, n);
     uint32_t i = find_slot(v, text, (int64_t)n);

@@ -177,5 +177,6 @@ TEST(byte_map_is_one_to_one)
         n += bytemap_byte(c) >= 0;
     T_OK(n == 256);
     T_OK(bytemap_char(' ') == 0x120 && bytemap_char('\n') == 0x10a && bytemap_char('A') == 'A');
-    T_OK(bytemap_char(0xa0) == 0x142 && bytemap_char(0xad) == 0x143 && bytemap_char(0xff) == 0xff);
+    T_OK(bytemap_char(0xa0) == 0x142 && bytemap_char(0xad) == 0x143 &&
+         bytemap_char(0xff) == 0xff);
 }

@@ -39,7 +39,8 @@ TEST(composes)
         PieceSpace space = {&a, true};
         Piece      p = {.text = CASES[i].in, .n = (int64_t)strlen(CASES[i].in)};
         T_STATUS_OK(nfc_apply(&p, &space));
-        if (p.n != (int64_t)strlen(CASES[i].out) || memcmp(p.text, CASES[i].out, (size_t)p.n) != 0)
+        if (p.n != (int64_t)strlen(CASES[i].out) ||
+            memcmp(p.text, CASES[i].out, (size_t)p.n) != 0)
             check_fail(__FILE__, __LINE__, "case %zu: \"%s\" gave \"%.*s\"", i, CASES[i].in,
                        (int)p.n, p.text);
         arena_close(&a);

@@ -113,7 +113,8 @@ static Status open_style(Case *c, const char *style)
 
 static Status encode(Case *c, const char *text, bool special)
 {
-    return tokenizer_encode(c->t, &c->a, text, strlen(text), special, &c->ids, &c->n, &c->begin);
+    return tokenizer_encode(c->t, &c->a, text, strlen(text), special, &c->ids, &c->n,
+                            &c->begin);
 }
 
 static void close_case(Case *c)
@@ -125,7 +126,8 @@ static void close_case(Case *c)
 TEST(begins_are_bytes_of_the_input)
 {
     /* U+FFFD takes three bytes where the input had one. */
-    static const char *const STYLES[] = {"gpt2", "llama2", "gpt2_prefix", "meta_first", "qwen2"};
+    static const char *const STYLES[] = {"gpt2", "llama2", "gpt2_prefix", "meta_first",
+                                         "qwen2"};
     const char text[] = "ab \xff" "cd  e\xcc\x81 12";
     for (size_t i = 0; i < sizeof STYLES / sizeof *STYLES; i++) {
         Case c;
@@ -286,13 +288,13 @@ static Status open_small(Case *c, const char *members, const char *config)
 TEST(digits_alone_or_together)
 {
     Case c;
-    T_STATUS_OK(open_small(&c, "\"pre_tokenizer\":{\"type\":\"Digits\",\"individual_digits\":true}",
-                           "{}"));
+    T_STATUS_OK(open_small(
+        &c, "\"pre_tokenizer\":{\"type\":\"Digits\",\"individual_digits\":true}", "{}"));
     T_STATUS_OK(encode(&c, "a12", true));
     T_OK(c.n == 3);
     close_case(&c);
-    T_STATUS_OK(open_small(&c, "\"pre_tokenizer\":{\"type\":\"Digits\",\"individual_digits\":false}",
-                           "{}"));
+    T_STATUS_OK(open_small(
+        &c, "\"pre_tokenizer\":{\"type\":\"Digits\",\"individual_digits\":false}", "{}"));
     T_STATUS_OK(encode(&c, "a12", true));
     T_OK(c.n == 2 && c.ids[0] == 3 && c.ids[1] == 2);
     close_case(&c);
@@ -350,8 +352,10 @@ TEST(config_decides_bos_and_eos)
     T_OK(c.n == 2 && c.ids[1] == 1 && c.begin[0] == 0 && c.begin[1] == 1);
     close_case(&c);
 
-    T_STATUS_OK(open_with(&c, "{\"add_eos_token\": false, \"bos_token\": {\"content\": \"</s>\"},"
-                              " \"add_bos_token\": true}", NULL));
+    T_STATUS_OK(open_with(&c,
+                          "{\"add_eos_token\": false, \"bos_token\": {\"content\": \"</s>\"},"
+                          " \"add_bos_token\": true}",
+                          NULL));
     T_OK(tokenizer_bos(c.t) == 1 && tokenizer_adds_bos(c.t));
     T_STATUS_OK(encode(&c, "7", true));
     T_OK(c.n == 3 && c.ids[0] == 1 && c.ids[1] == 0);

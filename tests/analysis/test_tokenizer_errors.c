@@ -32,15 +32,16 @@ static Status try_text(const char *text)
 /* A small file around one member that differs. */
 static Status try_part(const char *key, const char *value)
 {
-    static const char *const KEYS[] = {"normalizer", "pre_tokenizer", "decoder", "post_processor",
-                                       "added_tokens"};
+    static const char *const KEYS[] = {"normalizer", "pre_tokenizer", "decoder",
+                                       "post_processor", "added_tokens"};
     static char text[8192];
     size_t      n = (size_t)snprintf(text, sizeof text, "{\"version\":\"1.0\"");
     for (size_t i = 0; i < sizeof KEYS / sizeof *KEYS; i++)
         if (strcmp(KEYS[i], key) != 0)
             n += (size_t)snprintf(text + n, sizeof text - n, ",\"%s\":null", KEYS[i]);
     if (strcmp(key, "model") != 0)
-        n += (size_t)snprintf(text + n, sizeof text - n, ",\"model\":{\"type\":\"BPE\",\"vocab\":"
+        n += (size_t)snprintf(text + n, sizeof text - n,
+                              ",\"model\":{\"type\":\"BPE\",\"vocab\":"
                               "{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[\"a b\"]}");
     snprintf(text + n, sizeof text - n, ",\"%s\":%s}", key, value);
     return try_text(text);
@@ -83,7 +84,8 @@ TEST(unknown_kinds_by_name)
             "\"WordLevel\"");
     T_FAILS(try_part("normalizer", "{\"type\":\"NFKC\"}"), ERR_UNSUPPORTED, "\"NFKC\"");
     T_FAILS(try_part("normalizer", "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},"
-                                   "{\"type\":\"Lowercase\"}]}"), ERR_UNSUPPORTED, "\"Lowercase\"");
+                                   "{\"type\":\"Lowercase\"}]}"),
+            ERR_UNSUPPORTED, "\"Lowercase\"");
     T_FAILS(try_part("pre_tokenizer", "{\"type\":\"BertPreTokenizer\"}"), ERR_UNSUPPORTED,
             "\"BertPreTokenizer\"");
     T_FAILS(try_part("decoder", "{\"type\":\"CTC\"}"), ERR_UNSUPPORTED, "\"CTC\"");
@@ -96,8 +98,9 @@ TEST(unknown_kinds_by_name)
 TEST(wrong_steps)
 {
     T_FAILS(try_part("normalizer", "{\"type\":\"Prepend\"}"), ERR_FORMAT, "\"prepend\"");
-    T_FAILS(try_part("normalizer", "{\"type\":\"Replace\",\"content\":\"x\",\"pattern\":\"y\"}"),
-            ERR_FORMAT, "\"pattern\"");
+    T_FAILS(
+        try_part("normalizer", "{\"type\":\"Replace\",\"content\":\"x\",\"pattern\":\"y\"}"),
+        ERR_FORMAT, "\"pattern\"");
     T_FAILS(try_part("normalizer", "{\"type\":\"Replace\",\"content\":\"x\",\"pattern\":"
                                    "{\"String\":\"\"}}"), ERR_UNSUPPORTED, "empty pattern");
     T_FAILS(try_part("pre_tokenizer", "{\"type\":\"Split\",\"pattern\":{\"String\":\"x\"},"
@@ -105,16 +108,19 @@ TEST(wrong_steps)
     T_FAILS(try_part("pre_tokenizer", "{\"type\":\"Metaspace\",\"replacement\":\"ab\"}"),
             ERR_FORMAT, "one character");
     T_FAILS(try_part("pre_tokenizer", "{\"type\":\"Metaspace\",\"replacement\":\"_\","
-                                      "\"prepend_scheme\":\"last\"}"), ERR_UNSUPPORTED, "\"last\"");
+                                      "\"prepend_scheme\":\"last\"}"),
+            ERR_UNSUPPORTED, "\"last\"");
     T_FAILS(try_part("pre_tokenizer", "{\"type\":\"Metaspace\",\"replacement\":\"_\","
-                                      "\"add_prefix_space\":false}"), ERR_FORMAT, "add_prefix_space");
+                                      "\"add_prefix_space\":false}"),
+            ERR_FORMAT, "add_prefix_space");
     T_FAILS(try_part("pre_tokenizer", "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":"
-                                      "\"ByteLevel\"},{\"type\":\"Digits\"}]}"), ERR_UNSUPPORTED,
-            "after ByteLevel");
+                                      "\"ByteLevel\"},{\"type\":\"Digits\"}]}"),
+            ERR_UNSUPPORTED, "after ByteLevel");
     T_FAILS(try_part("decoder", "{\"type\":\"Strip\",\"content\":\"\",\"start\":0,\"stop\":0}"),
             ERR_FORMAT, "empty content");
-    T_FAILS(try_part("decoder", "{\"type\":\"Strip\",\"content\":\" \",\"start\":-1,\"stop\":0}"),
-            ERR_FORMAT, "\"start\"");
+    T_FAILS(
+        try_part("decoder", "{\"type\":\"Strip\",\"content\":\" \",\"start\":-1,\"stop\":0}"),
+        ERR_FORMAT, "\"start\"");
     T_FAILS(try_part("decoder", "{\"type\":\"Sequence\",\"decoders\":3}"), ERR_FORMAT,
             "\"decoders\" should be a list");
 }
@@ -130,7 +136,8 @@ static Status try_regex(const char *regex)
 
 TEST(regular_expressions)
 {
-    T_STATUS_OK(try_regex("(?i:'s)|[^\\\\r\\\\n\\\\p{L}]?+\\\\p{Lu}++|\\\\s+(?!\\\\S)|[\\\\]a\\\\u0301]"));
+    T_STATUS_OK(try_regex(
+        "(?i:'s)|[^\\\\r\\\\n\\\\p{L}]?+\\\\p{Lu}++|\\\\s+(?!\\\\S)|[\\\\]a\\\\u0301]"));
     T_FAILS(try_regex("(a"), ERR_FORMAT, "\"(a\"");
     T_FAILS(try_regex("\\\\p{Nope}"), ERR_FORMAT, "Nope");
     T_FAILS(try_regex("\\\\p{L"), ERR_UNSUPPORTED, "\\p");
@@ -148,17 +155,20 @@ TEST(regular_expressions)
 
 TEST(wrong_vocabularies)
 {
-    T_FAILS(try_model("\"merges\":[]"), ERR_FORMAT, "\"vocab\" should be an object, is missing");
+    T_FAILS(try_model("\"merges\":[]"), ERR_FORMAT,
+            "\"vocab\" should be an object, is missing");
     T_FAILS(try_model("\"vocab\":{\"a\":0}"), ERR_FORMAT, "\"merges\" should be a list");
     T_FAILS(try_model("\"vocab\":{\"a\":0,\"b\":0},\"merges\":[]"), ERR_FORMAT,
             "id 0 is both \"a\" and \"b\"");
     T_FAILS(try_model("\"vocab\":{\"a\":0,\"a\":1},\"merges\":[]"), ERR_FORMAT, "\"a\"");
     T_FAILS(try_model("\"vocab\":{\"a\":-1},\"merges\":[]"), ERR_FORMAT, "id of token \"a\"");
     T_FAILS(try_model("\"vocab\":{\"a\":1.5},\"merges\":[]"), ERR_FORMAT, "id of token \"a\"");
-    T_FAILS(try_model("\"vocab\":{\"a\":16777216},\"merges\":[]"), ERR_FORMAT, "id of token \"a\"");
+    T_FAILS(try_model("\"vocab\":{\"a\":16777216},\"merges\":[]"), ERR_FORMAT,
+            "id of token \"a\"");
     T_FAILS(try_model("\"vocab\":{\"a\":99999999999999999999},\"merges\":[]"), ERR_FORMAT,
             "id of token \"a\"");
-    T_FAILS(try_model("\"vocab\":{\"a\":\"0\"},\"merges\":[]"), ERR_FORMAT, "id of token \"a\"");
+    T_FAILS(try_model("\"vocab\":{\"a\":\"0\"},\"merges\":[]"), ERR_FORMAT,
+            "id of token \"a\"");
     T_FAILS(try_model("\"vocab\":{\"a\":0},\"merges\":[],\"unk_token\":\"u\""), ERR_FORMAT,
             "unk_token \"u\"");
     T_FAILS(try_model("\"vocab\":{\"a\":0},\"merges\":[],\"dropout\":0.1"), ERR_UNSUPPORTED,
@@ -167,7 +177,8 @@ TEST(wrong_vocabularies)
             ERR_UNSUPPORTED, "\"continuing_subword_prefix\"");
     T_FAILS(try_model("\"vocab\":{\"a\":0},\"merges\":[],\"end_of_word_suffix\":\"</w>\""),
             ERR_UNSUPPORTED, "\"end_of_word_suffix\"");
-    T_FAILS(try_model("\"vocab\":{\"a\":0},\"merges\":[],\"fuse_unk\":1"), ERR_FORMAT, "fuse_unk");
+    T_FAILS(try_model("\"vocab\":{\"a\":0},\"merges\":[],\"fuse_unk\":1"), ERR_FORMAT,
+            "fuse_unk");
     T_STATUS_OK(try_model("\"vocab\":{},\"merges\":[]"));
 }
 
@@ -199,11 +210,12 @@ TEST(wrong_added_tokens)
 {
     T_FAILS(try_part("added_tokens", "{}"), ERR_FORMAT, "\"added_tokens\" should be a list");
     T_FAILS(try_part("added_tokens", "[{\"id\":3}]"), ERR_FORMAT, "\"content\"");
-    T_FAILS(try_part("added_tokens", "[{\"content\":\"<s>\"},{\"content\":\"<s>\"}]"), ERR_FORMAT,
-            "both \"<s>\"");
+    T_FAILS(try_part("added_tokens", "[{\"content\":\"<s>\"},{\"content\":\"<s>\"}]"),
+            ERR_FORMAT, "both \"<s>\"");
     T_FAILS(try_part("added_tokens", "[{\"content\":\"<s>\",\"special\":\"yes\"}]"), ERR_FORMAT,
             "\"special\"");
-    T_STATUS_OK(try_part("added_tokens", "[{\"content\":\"<s>\",\"special\":true},{\"content\":\"\"}]"));
+    T_STATUS_OK(try_part("added_tokens",
+                         "[{\"content\":\"<s>\",\"special\":true},{\"content\":\"\"}]"));
 }
 
 TEST(added_token_on_a_taken_id)
@@ -217,16 +229,20 @@ TEST(wrong_templates)
 #define SINGLE(x) "{\"type\":\"TemplateProcessing\",\"single\":" x ",\"special_tokens\":" \
                   "{\"s\":{\"ids\":[2]},\"far\":{\"ids\":[3]},\"none\":{}}}"
 #define PART_A "{\"Sequence\":{\"id\":\"A\"}}"
-    T_STATUS_OK(try_part("post_processor", SINGLE("[{\"SpecialToken\":{\"id\":\"s\"}}," PART_A "]")));
+    T_STATUS_OK(
+        try_part("post_processor", SINGLE("[{\"SpecialToken\":{\"id\":\"s\"}}," PART_A "]")));
     T_FAILS(try_part("post_processor", SINGLE("3")), ERR_UNSUPPORTED, "not a list");
     T_FAILS(try_part("post_processor", SINGLE("[]")), ERR_UNSUPPORTED, "no sequence A");
-    T_FAILS(try_part("post_processor", SINGLE("[" PART_A "," PART_A "]")), ERR_UNSUPPORTED, "twice");
-    T_FAILS(try_part("post_processor", SINGLE("[{\"Sequence\":{\"id\":\"B\"}}]")), ERR_UNSUPPORTED,
-            "neither");
+    T_FAILS(try_part("post_processor", SINGLE("[" PART_A "," PART_A "]")), ERR_UNSUPPORTED,
+            "twice");
+    T_FAILS(try_part("post_processor", SINGLE("[{\"Sequence\":{\"id\":\"B\"}}]")),
+            ERR_UNSUPPORTED, "neither");
     T_FAILS(try_part("post_processor", SINGLE("[{\"SpecialToken\":{\"id\":\"none\"}}]")),
             ERR_UNSUPPORTED, "without ids");
-    T_FAILS(try_part("post_processor", SINGLE("[{\"SpecialToken\":{\"id\":\"far\"}}]")), ERR_FORMAT,
-            "id 3 of \"far\"");
+    T_FAILS(try_part("post_processor", SINGLE("[{\"SpecialToken\":{}}]")), ERR_UNSUPPORTED,
+            "without ids");
+    T_FAILS(try_part("post_processor", SINGLE("[{\"SpecialToken\":{\"id\":\"far\"}}]")),
+            ERR_FORMAT, "id 3 of \"far\"");
 }
 
 TEST(character_outside_the_vocabulary)
@@ -239,7 +255,8 @@ TEST(character_outside_the_vocabulary)
     T_STATUS_OK(tokenizer_open(&t, &a, check_tmp()));
     T_STATUS_OK(tokenizer_encode(t, &a, "aba", 3, true, &ids, &n, NULL));
     T_OK(n == 2 && ids[0] == 2 && ids[1] == 0);
-    T_FAILS(tokenizer_encode(t, &a, "ab\xc3\xa9", 4, true, &ids, &n, NULL), ERR_RANGE, "U+00E9");
+    T_FAILS(tokenizer_encode(t, &a, "ab\xc3\xa9", 4, true, &ids, &n, NULL), ERR_RANGE,
+            "U+00E9");
     tokenizer_close(t);
     arena_close(&a);
 }
@@ -248,7 +265,8 @@ TEST(character_outside_the_vocabulary)
 
 static Status whole_run(const char *folder)
 {
-    static const char TEXT[] = "The magic\xff <s> 1234 e\xcc\x81\xcc\xa3 \xf0\x9f\x99\x82\n\n  x";
+    static const char TEXT[] =
+        "The magic\xff <s> 1234 e\xcc\x81\xcc\xa3 \xf0\x9f\x99\x82\n\n  x";
     Arena      a = {0};
     Tokenizer *t = NULL;
     int32_t   *ids;
@@ -339,7 +357,8 @@ TEST(changed_files)
 /* Any bytes at all encode, and their begins are within the text and in order. */
 TEST(changed_texts)
 {
-    static const char *const STYLES[] = {"qwen2", "llama2", "meta_always", "gpt2_prefix", "o200k"};
+    static const char *const STYLES[] = {"qwen2", "llama2", "meta_always", "gpt2_prefix",
+                                         "o200k"};
     uint64_t seed = 2;
     for (size_t i = 0; i < sizeof STYLES / sizeof *STYLES; i++) {
         char       name[96];
@@ -354,8 +373,10 @@ TEST(changed_texts)
             int64_t  n_ids, *begin;
             char    *back;
             for (size_t k = 0; k < n; k++)
-                text[k] = round % 2 ? "\xe2\x96\x81 <s>a1\xcc\x81\xf0\x9f\xed\n"[next_random(&seed) % 15]
-                                    : (char)next_random(&seed);
+                text[k] =
+                    round % 2
+                        ? "\xe2\x96\x81 <s>a1\xcc\x81\xf0\x9f\xed\n"[next_random(&seed) % 15]
+                        : (char)next_random(&seed);
             ArenaMark mark = arena_mark(&a);
             T_STATUS_OK(tokenizer_encode(t, &a, text, n, true, &ids, &n_ids, &begin));
             for (int64_t k = 1; k < n_ids; k++)
