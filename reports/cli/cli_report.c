@@ -45,6 +45,8 @@ Status verb_report(Session *se)
         FAIL(ERR_USAGE, "report needs a folder for its results: --out FOLDER");
     ARENA_NEW(sets, &se->arena, MOST_SETS);
     TRY(read_all(sets, &n, se));
+    if (se->s.inputs.n == 1)
+        o.h5_name = se->s.inputs.at[0];
     TRY(report_write(&se->arena, se->s.out, sets, n, &o, &files));
     return session_results(se, sets, n, NULL, &files);
 }

@@ -245,7 +245,8 @@ static Status draw_maps(FigureWork *w, int64_t map_head)
     Heatmap h = {.title = "Attention of one head, token by token",
                  .subtitle = maps_subtitle(w, map_head), .x_label = "key (attended to)",
                  .y_label = "query (attending)", .value_label = "attention weight",
-                 .zero_label = "zero: later tokens are hidden from earlier ones",
+                 .causal = true,
+                 .zero_label = "later tokens, hidden from earlier ones",
                  .scale = colors_fit(&p.range, true, false, 3), .square = true,
                  .columns = p.n == 4 ? 2 : (int)i64_min(p.n, 3)};
     return finish(&p, &h, "attention-maps.png",

@@ -151,9 +151,15 @@ static void place_panels(Layout *l)
     l->width = right;
 }
 
+/* Does the colour of zeros occur, which is not on the bar? */
+static bool has_zero(const Layout *l, const ColorRange *range)
+{
+    return l->h->causal || (range->zero && isnan(colors_place(&l->h->scale, 0)));
+}
+
 static bool has_legend(const Layout *l, const ColorRange *range)
 {
-    return range->not_finite || (range->zero && isnan(colors_place(&l->h->scale, 0)));
+    return range->not_finite || has_zero(l, range);
 }
 
 /* The bar stands to the right of all panels, as high as they are together. */
@@ -177,13 +183,24 @@ static void place_bar(Layout *l, const ColorRange *range)
 
 /* --- painting --- */
 
+/* In a causal map a weight that is exactly zero is one that vanished: the colour of
+ * the smallest, not that of the columns that do not exist. */
+static Color cell_color(const Layout *l, const Panel *p, int row, int col)
+{
+    double value = p->at[(int64_t)row * p->cols + col];
+    if (l->h->causal && col * p->kx >= (row + 1) * p->ky)
+        return COLOR_ZERO;
+    if (l->h->causal && value == 0)
+        value = l->h->scale.lo * 1e-9;
+    return colors_of(&l->h->scale, value);
+}
+
 static void paint_cells(const Layout *l, Canvas *c, const Panel *p)
 {
     for (int row = 0; row < p->rows; row++)
         for (int col = 0; col < p->cols; col++)
             canvas_rect(c, p->box.x + col * l->cell_w, p->box.y + row * l->cell_h, l->cell_w,
-                        l->cell_h,
-                        colors_of(&l->h->scale, (double)p->at[(int64_t)row * p->cols + col]));
+                        l->cell_h, cell_color(l, p, row, col));
     canvas_frame(c, p->box.x, p->box.y, p->box.width, p->box.height, 2, AXES_SOFT);
 }
 
@@ -266,7 +283,7 @@ static int paint_swatch(const Layout *l, Canvas *c, int x, Color color, const ch
 static void paint_legend(const Layout *l, Canvas *c, const ColorRange *range)
 {
     int x = l->panels[0].box.x;
-    if (range->zero && isnan(colors_place(&l->h->scale, 0)))
+    if (has_zero(l, range))
         x = paint_swatch(l, c, x, COLOR_ZERO,
                          l->h->zero_label ? l->h->zero_label : "exactly zero");
     if (range->not_finite)

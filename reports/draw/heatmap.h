@@ -21,7 +21,9 @@ typedef struct {
     ColorScale       scale;
     int              columns;              // panels in a row
     bool             square;               // cells as high as wide
-    const char      *zero_label;           // what exact zeros mean, or NULL
+    bool             causal;               // columns right of the diagonal do not exist
+    const char      *zero_label;           // what exact zeros mean (causal: what those
+                                           // columns are), or NULL
     int              n_panels;
     const HeatPanel *panels;
 } Heatmap;
