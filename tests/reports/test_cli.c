@@ -1,0 +1,220 @@
+/* test_cli.c - the program as a user meets it: what it prints, how it fails. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/check.h"
+
+typedef struct {
+    int  code;           // exit status, or 128 + signal
+    char out[1 << 16];   // what came on stdout, cut
+    char err[1 << 12];
+} Outcome;
+
+static void slurp(char *text, size_t size, const char *name)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", check_tmp(), name);
+    FILE  *f = fopen(path, "rb");
+    size_t n = f ? fread(text, 1, size - 1, f) : 0;
+    text[n] = 0;
+    if (f)
+        fclose(f);
+}
+
+/* Runs "diffquant <arguments>" through the shell, in the temporary folder. before: a
+ * shell command in front, e.g. a limit. */
+static Outcome *run_after(const char *before, const char *arguments)
+{
+    static Outcome o;
+    char           command[4096];
+    snprintf(command, sizeof command, "cd '%s' && %s '%s' %s >stdout 2>stderr </dev/null",
+             check_tmp(), before, DQ_PROGRAM, arguments);
+    int status = system(command);
+    o.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    slurp(o.out, sizeof o.out, "stdout");
+    slurp(o.err, sizeof o.err, "stderr");
+    return &o;
+}
+
+static Outcome *run(const char *arguments)
+{
+    return run_after("", arguments);
+}
+
+static void write_text(const char *name, const char *text)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", check_tmp(), name);
+    FILE *f = fopen(path, "wb");
+    fputs(text, f);
+    fclose(f);
+}
+
+static bool exists(const char *name)
+{
+    char        path[256];
+    struct stat st;
+    snprintf(path, sizeof path, "%s/%s", check_tmp(), name);
+    return stat(path, &st) == 0;
+}
+
+/* Did it fail with that code, and one line that has both words? */
+static bool fails(const Outcome *o, int code, const char *word, const char *other)
+{
+    const char *end = strchr(o->err, '\n');
+    bool        one_line = end && end[1] == 0;
+    if (o->code == code && one_line && strstr(o->err, word) && strstr(o->err, other))
+        return true;
+    fprintf(stderr, "exit %d, wanted %d with \"%s\" and \"%s\": %s\n", o->code, code, word,
+            other, o->err);
+    return false;
+}
+
+/* Arguments with the path of a golden model in place of %s. */
+static const char *with_model(const char *format, const char *model)
+{
+    static char text[2048];
+    snprintf(text, sizeof text, format, check_path(model));
+    return text;
+}
+
+#define TINY "golden/models/diff_gqa"
+#define PAIR "pair/diff"
+
+TEST(help_names_every_verb)
+{
+    Outcome *o = run("--help");
+    T_OK(o->code == 0);
+    const char *verbs[] = {"inspect", "analyze", "compare", "report", "generate"};
+    for (int i = 0; i < 5; i++)
+        T_OK(strstr(o->out, verbs[i]));
+    T_OK(run("analyze --help")->code == 0);
+    T_OK(strstr(run("analyze --help")->out, "--no-record"));
+    T_OK(!strstr(run("inspect --help")->out, "--no-record"));
+}
+
+TEST(wrong_usage_is_2)
+{
+    T_OK(fails(run("measure"), 2, "measure", "verb"));
+    T_OK(fails(run("inspect"), 2, "inspect", "MODEL"));
+    T_OK(fails(run("inspect a b"), 2, "one MODEL", "2 came"));
+    T_OK(fails(run("analyze a --frobnicate"), 2, "--frobnicate", "unknown"));
+    T_OK(fails(run("inspect a --task x"), 2, "--task", "inspect"));
+    T_OK(fails(run("analyze a --context 1"), 2, "--context", "whole number"));
+    T_OK(fails(run("analyze a --context 5x"), 2, "--context", "5x"));
+    T_OK(fails(run("analyze a --dtype f17"), 2, "f17", "f32|bf16"));
+    T_OK(fails(run("analyze a --text"), 2, "--text", "FILE"));
+    T_OK(fails(run("compare a b"), 2, "--out", "compare"));
+    T_OK(fails(run("generate a"), 2, "--prompt", "generate"));
+    T_OK(fails(run(with_model("analyze %s --logit-bits 5", PAIR)), 2, "5", "16, 8, 6, 4"));
+    T_OK(fails(run(with_model("analyze %s --weights w3", PAIR)), 2, "w3", "4"));
+    T_OK(fails(run(with_model("compare %s x -o x --weights w4:g7", PAIR)), 2, "w4:g7", "g"));
+}
+
+TEST(a_missing_device_is_3)
+{
+    T_OK(fails(run(with_model("analyze %s --device cuda", PAIR)), 3, "CUDA", "cpu"));
+}
+
+TEST(bad_input_is_1_and_leaves_nothing)
+{
+    write_text("empty.txt", "");
+    write_text("one.txt", "a");
+    write_text("ids.txt", "[1, 2, 3, 99999999]");
+    write_text("words.txt", "1 2 three");
+    T_OK(fails(run("inspect nowhere"), 1, "nowhere", "No such file"));
+    T_OK(fails(run(with_model("analyze %s --text gone.txt -o a.h5", PAIR)), 1, "gone.txt",
+               "No such file"));
+    T_OK(fails(run(with_model("analyze %s --text empty.txt -o a.h5", PAIR)), 1, "empty.txt",
+               "empty"));
+    T_OK(fails(run(with_model("analyze %s --bos none --text one.txt -o a.h5", PAIR)), 1,
+               "one.txt", "token"));
+    T_OK(fails(run(with_model("analyze %s --tokens ids.txt -o a.h5", TINY)), 1, "ids.txt",
+               "not below"));
+    T_OK(fails(run(with_model("analyze %s --tokens words.txt -o a.h5", TINY)), 1, "words.txt",
+               "byte 4"));
+    T_OK(fails(run(with_model("analyze %s -o a.h5", TINY)), 1, "tokenizer.json",
+               "No such file"));
+    T_OK(!exists("a.h5"));
+}
+
+TEST(output_that_cannot_be_written)
+{
+    write_text("ids.txt", "1 2 3 4 5 6 7 8 9 10 11 12");
+    write_text("file", "x");
+    T_OK(fails(run(with_model("analyze %s -q --tokens ids.txt -o nowhere/a.h5", TINY)), 1,
+               "nowhere", "No such file"));
+    T_OK(fails(run(with_model("compare %s x -o file/out", TINY)), 1, "file", ""));
+    /* A full disk: no file may grow past 4 KiB. */
+    Outcome *o = run_after("trap '' XFSZ; ulimit -f 4;",
+                           with_model("analyze %s -q --tokens ids.txt -o full.h5", TINY));
+    T_OK(fails(o, 1, "full.h5", ""));
+    T_OK(!exists("full.h5"));
+}
+
+TEST(report_refuses_what_is_not_ours)
+{
+    write_text("text.h5", "this is no HDF5 file");
+    T_OK(fails(run("report text.h5 -o page"), 1, "text.h5", ""));
+    T_OK(fails(run("report gone.h5 -o page"), 1, "gone.h5", ""));
+    T_OK(!exists("page/index.html"));
+}
+
+TEST(inspect_shows_heads_and_lambda)
+{
+    Outcome *o = run(with_model("inspect %s", TINY));
+    T_OK(o->code == 0);
+    T_OK(strstr(o->out, "DiffLlamaForCausalLM") && strstr(o->out, "Lambda"));
+    o = run(with_model("inspect --json %s", TINY));
+    T_OK(o->code == 0 && o->out[0] == '{');
+    T_OK(strstr(o->out, "\"lambda_init\": [0.2"));
+}
+
+TEST(analyze_then_report)
+{
+    write_text("ids.txt", "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20");
+    Outcome *o = run(with_model("analyze %s -q --tokens ids.txt -o tiny.h5", TINY));
+    T_OK(o->code == 0 && exists("tiny.h5"));
+    T_OK(strstr(o->out, "top-100") && strstr(o->out, "median"));
+    o = run("report tiny.h5 -o page");
+    T_OK(o->code == 0 && exists("page/index.html"));
+    o = run(with_model("analyze %s -q --json --tokens ids.txt", TINY));
+    T_OK(o->code == 0 && strstr(o->out, "\"outliers\": ["));
+}
+
+TEST(no_record_gives_the_same_perplexity)
+{
+    write_text("ids.txt", "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20");
+    char     with[64] = "";
+    Outcome *o = run(with_model("analyze %s -q --json --tokens ids.txt", TINY));
+    const char *at = strstr(o->out, "\"perplexity\"");
+    T_OK(at);
+    snprintf(with, sizeof with, "%.32s", at);
+    o = run(with_model("analyze %s -q --json --no-record --tokens ids.txt", TINY));
+    T_OK(o->code == 0 && strstr(o->out, with));
+}
+
+TEST(generate_speaks)
+{
+    Outcome *o = run(with_model("generate %s --prompt 'The command' -n 8", PAIR));
+    T_OK(o->code == 0);
+    T_OK(strncmp(o->out, "The command", 11) == 0 && strlen(o->out) > 13);
+    o = run(with_model("generate --json %s --prompt 'The command' -n 8", PAIR));
+    T_OK(o->code == 0 && strstr(o->out, "\"text\""));
+}
+
+TEST(compare_makes_the_whole_study)
+{
+    char command[1024];
+    snprintf(command, sizeof command, "compare -q %s %s -o study --max-tokens 600 --context "
+             "128 --logit-bits 16,4 --text %s", check_path(PAIR), check_path("pair/base"),
+             check_path("pair/heldout.txt"));
+    Outcome *o = run(command);
+    T_OK(o->code == 0);
+    T_OK(exists("study/index.html") && exists("study/study.h5"));
+    T_OK(strstr(o->out, "top-100") && strstr(o->out, "study/index.html"));
+}
