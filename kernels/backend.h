@@ -124,7 +124,8 @@ MUST_USE Status backend_download(Backend *be, void *host, const Tensor *src);
  * copy lives in the backend's memory; w is no longer needed. */
 MUST_USE Status op_linear_pack(Backend *be, Linear *out, const float *w, const float *bias,
                                int64_t n, int64_t k, Dtype dtype);
-/* y [T,N] = x [T,K] W^T + bias */
+/* y [T,N] = x [T,K] W^T + bias. T == 1 (a step of generation) goes another way
+ * than a batch and may differ from it in the last bit; op_score alike. */
 MUST_USE Status op_linear(Backend *be, Tensor *y, const Tensor *x, const Linear *w);
 /* y [T,C] = table [V,C] at ids[T] (host). ERR_RANGE names an id outside [0,V). */
 MUST_USE Status op_embed(Backend *be, Tensor *y, const Tensor *table, const int32_t *ids);

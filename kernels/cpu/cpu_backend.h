@@ -44,13 +44,14 @@ typedef struct {
     void (*glu[N_ACTS])(float *gate, const float *up, int64_t n);
 } RowsIsa;
 
-/* Panels of weights times one vector (cpu_matvec_isa.c): y[64] gets one chain
- * of sums over K each, in order. Layouts: cpu_gemm.h. */
+/* Panels of weights times rows (cpu_panel_isa.c): each of c [rows,64] is one
+ * chain of sums over K, in order. Layouts: cpu_gemm.h; x [rows,K], K even. */
 typedef struct {
-    void (*f32)(float *y, const float *x, const float *panel, int64_t K);
-    void (*bf16)(float *y, const float *x, const uint16_t *panel, int64_t K);  // K even
+    void (*row_f32)(float *c, const float *x, const float *panel, int64_t K);
+    void (*row_bf16)(float *c, const float *x, const uint16_t *panel, int64_t K);
+    void (*rows_f32)(float *c, const float *x, int64_t rows, const float *panel, int64_t K);
     void (*expand)(float *out, const uint16_t *panel, int64_t K);  // to the f32 layout
-} MatvecIsa;
+} PanelIsa;
 
 /* log sum exp of a row of logits that comes in pieces (cpu_score_isa.c). */
 typedef struct {
@@ -67,12 +68,12 @@ typedef struct {
 } ScoreIsa;
 
 extern const RowsIsa   rows_plain, rows_avx2, rows_avx512;
-extern const MatvecIsa matvec_plain, matvec_avx2, matvec_avx512;
+extern const PanelIsa  panel_plain, panel_avx2, panel_avx512;
 extern const ScoreIsa  score_plain, score_avx2, score_avx512;
 
-const RowsIsa   *cpu_rows(void);
-const MatvecIsa *cpu_matvec(void);
-const ScoreIsa  *cpu_score_isa(void);
+const RowsIsa  *cpu_rows(void);
+const PanelIsa *cpu_panel(void);
+const ScoreIsa *cpu_score_isa(void);
 
 /* The operations, one a file; shapes were checked in backend.c. */
 Status cpu_linear_pack(Backend *be, Linear *out, const float *w, const float *bias);

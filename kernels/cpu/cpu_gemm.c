@@ -15,10 +15,6 @@
 #include "kernels/half.h"
 #include "kernels/size.h"
 
-/* Blocked needs oneDNN's kernels for AVX-512; plain takes one panel as a
- * row-major matrix, which its older gemm multiplies on any processor. */
-typedef enum { GEMM_F32, GEMM_BF16, GEMM_F32_PLAIN } GemmKind;
-
 #if DNNL_VERSION_MAJOR >= 3
 typedef dnnl_memory_desc_t Layout;
 #define LAYOUT_ARG(l) (l)
@@ -33,7 +29,7 @@ typedef dnnl_memory_desc_t Layout;
 
 struct Gemm {
     Gemm            *next;
-    GemmKind         kind;
+    Dtype            dtype;       // of x and w
     int64_t          n_rows, k_pad, n_panels;
     dnnl_engine_t    engine;
     dnnl_primitive_t primitive;   // NULL: oneDNN has no good kernel for this
@@ -88,10 +84,9 @@ const void *cpu_weights_panel(const CpuWeights *w, Dtype dtype, int64_t i)
 
 static int make_layouts(Gemm *g)
 {
-    const dnnl_data_type_t type = g->kind == GEMM_BF16 ? dnnl_bf16 : dnnl_f32;
-    const dnnl_format_tag_t tag = g->kind == GEMM_F32    ? dnnl_BA16a64b
-                                  : g->kind == GEMM_BF16 ? dnnl_BA16a64b2a
-                                                         : dnnl_ab;
+    const bool              bf16 = g->dtype == DTYPE_BF16;
+    const dnnl_data_type_t  type = bf16 ? dnnl_bf16 : dnnl_f32;
+    const dnnl_format_tag_t tag = bf16 ? dnnl_BA16a64b2a : dnnl_BA16a64b;
     const int64_t N = g->n_panels * PANEL, K = g->k_pad;
     dnnl_dims_t x = {g->n_rows, K}, w = {K, N}, c = {g->n_rows, N};
     int error = layout_make(&g->layout[0], 2, x, type, dnnl_ab);
@@ -120,13 +115,14 @@ static int describe(dnnl_primitive_desc_t *pd, const Gemm *g, dnnl_primitive_att
 #endif
 }
 
-/* A reference kernel would take these layouts too, a thousand times slower. */
-static bool is_good(const dnnl_primitive_desc_t pd, GemmKind kind)
+/* The kernels that sum in one chain. A reference kernel would take these layouts
+ * too, a thousand times slower. */
+static bool is_good(const dnnl_primitive_desc_t pd)
 {
     const char *name = "";
     if (dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, (void *)&name))
         return false;
-    return kind == GEMM_F32_PLAIN || strncmp(name, "brg", 3) == 0;
+    return strncmp(name, "brg", 3) == 0;
 }
 
 static int finish(Gemm *g, dnnl_primitive_desc_t pd)
@@ -154,9 +150,9 @@ static int make_primitive(Gemm *g)
         error = dnnl_primitive_attr_set_fpmath_mode(attr, dnnl_fpmath_mode_strict);
     if (!error)
         error = describe(&pd, g, attr);
-    if (error == dnnl_unimplemented && g->kind != GEMM_F32_PLAIN)
+    if (error == dnnl_unimplemented)
         error = dnnl_success;
-    else if (!error && is_good(pd, g->kind))
+    else if (!error && is_good(pd))
         error = finish(g, pd);
     if (pd)
         dnnl_primitive_desc_destroy(pd);
@@ -165,12 +161,12 @@ static int make_primitive(Gemm *g)
     return error;
 }
 
-/* like: what kind and sizes are wanted. */
+/* like: what dtype and sizes are wanted. */
 static Status gemm_get(const Gemm **out, CpuState *st, Gemm like)
 {
     GemmEngine *e = st->gemms;
     for (Gemm *g = e->first; g; g = g->next)
-        if (g->kind == like.kind && g->n_rows == like.n_rows && g->k_pad == like.k_pad &&
+        if (g->dtype == like.dtype && g->n_rows == like.n_rows && g->k_pad == like.k_pad &&
             g->n_panels == like.n_panels) {
             *out = g;
             return OK;
@@ -202,43 +198,57 @@ static int64_t rows_of_shape(int64_t n)
     return n <= 4 ? 4 : n <= 8 ? 8 : ceil_div(n, 16) * 16;
 }
 
-static Status choose_kind(GemmRun *run, CpuState *st, GemmKind *kind)
+/* Whole groups of panels and the last one, for chunks of that many rows. */
+static Status choose_shapes(const Gemm *gemm[2], const GemmRun *run, CpuState *st,
+                            int64_t n_rows)
 {
-    bool        bf16 = run->linear->dtype == DTYPE_BF16;
-    const Gemm *g = NULL;
-    *kind = bf16 ? GEMM_BF16 : GEMM_F32;
-    run->group_panels = i64_min(GROUP_PANELS, run->weights->n_panels);
-    if (cpu_isa() == CPU_AVX512)
-        TRY(gemm_get(&g, st, (Gemm){.kind = *kind, .n_rows = GEMM_ROWS,
-                                    .k_pad = run->weights->k_pad,
-                                    .n_panels = run->group_panels}));
-    if (!g || !g->primitive) {
-        *kind = GEMM_F32_PLAIN;
-        run->group_panels = 1;
-        run->expand = bf16;
+    int64_t last_panels = run->weights->n_panels - (run->n_groups - 1) * run->group_panels;
+    Gemm    like = {.dtype = run->linear->dtype, .n_rows = n_rows,
+                    .k_pad = run->weights->k_pad, .n_panels = run->group_panels};
+    TRY(gemm_get(&gemm[0], st, like));
+    like.n_panels = last_panels;
+    return gemm_get(&gemm[1], st, like);
+}
+
+static bool all_there(const Gemm *const gemm[2])
+{
+    return gemm[0]->primitive && gemm[1]->primitive;
+}
+
+/* Ours or oneDNN's follows from the layer and the processor alone, never from
+ * the number of rows: their bits differ. */
+static Status choose_onednn(GemmRun *run, CpuState *st)
+{
+    TRY(choose_shapes(run->gemm[0], run, st, GEMM_ROWS));
+    if (!all_there(run->gemm[0]))
+        return OK;
+    run->ours = false;
+    run->last_rows = rows_of_shape(run->n_rows - (run->n_chunks - 1) * GEMM_ROWS);
+    TRY(choose_shapes(run->gemm[1], run, st, run->last_rows));
+    if (!all_there(run->gemm[1])) {
+        memcpy(run->gemm[1], run->gemm[0], sizeof run->gemm[0]);
+        run->last_rows = GEMM_ROWS;
     }
     return OK;
 }
 
-static Status choose_gemms(GemmRun *run, CpuState *st)
+static void group_panels(GemmRun *run, int64_t n)
 {
-    int64_t n_panels = run->weights->n_panels;
-    Gemm    like = {.k_pad = run->weights->k_pad};
-    TRY(choose_kind(run, st, &like.kind));
-    run->n_groups = ceil_div(n_panels, run->group_panels);
-    int64_t last_rows = rows_of_shape(run->n_rows - (run->n_chunks - 1) * GEMM_ROWS);
-    int64_t last_panels = n_panels - (run->n_groups - 1) * run->group_panels;
-    for (int row = 0; row < 2; row++)
-        for (int col = 0; col < 2; col++) {
-            like.n_rows = row ? last_rows : GEMM_ROWS;
-            like.n_panels = col ? last_panels : run->group_panels;
-            const Gemm **g = &run->gemm[row][col];
-            TRY(gemm_get(g, st, like));
-            if (!(*g)->primitive)
-                FAIL(ERR_DEVICE, "oneDNN has no product of %lld rows, %lld inputs and %lld "
-                     "outputs", (long long)like.n_rows, (long long)like.k_pad,
-                     (long long)like.n_panels * PANEL);
-        }
+    run->group_panels = i64_min(n, run->weights->n_panels);
+    run->n_groups = ceil_div(run->weights->n_panels, run->group_panels);
+}
+
+static Status choose_kernel(GemmRun *run, CpuState *st)
+{
+    group_panels(run, GROUP_PANELS);
+    if (run->one_row)
+        return OK;
+    run->ours = true;
+    if (cpu_isa() == CPU_AVX512)
+        TRY(choose_onednn(run, st));
+    if (run->ours)
+        group_panels(run, 1);
+    run->expand = run->ours && run->linear->dtype == DTYPE_BF16;
     return OK;
 }
 
@@ -246,7 +256,7 @@ static Status choose_gemms(GemmRun *run, CpuState *st)
 static size_t thread_bytes(const GemmRun *run)
 {
     size_t pad = 0;
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 4 && !run->ours && !run->one_row; i++)
         pad = (size_t)i64_max((int64_t)pad,
                               (int64_t)run->gemm[i / 2][i % 2]->scratchpad_bytes);
     size_t panel = run->expand ? (size_t)(run->weights->k_pad * PANEL) * sizeof(float) : 0;
@@ -274,7 +284,9 @@ static void stage_row(const GemmRun *run, char *to, const float *x)
 static void stage(GemmRun *run, const float *x, const int32_t *rows, int n_threads)
 {
     int64_t n = run->n_rows - run->n_direct;
-    int64_t n_staged = run->one_row ? n : ceil_div(n, 16) * 16;
+    int64_t n_staged = n;
+    if (run->last_rows)
+        n_staged = (run->n_chunks - 1) * GEMM_ROWS + run->last_rows - run->n_direct;
 #pragma omp parallel for num_threads(n_threads)
     for (int64_t i = 0; i < n_staged; i++) {
         char   *to = run->staged + (size_t)i * run->row_bytes;
@@ -289,13 +301,13 @@ static void stage(GemmRun *run, const float *x, const int32_t *rows, int n_threa
 Status gemm_run_open(GemmRun *run, Backend *be, const Linear *w, const Tensor *x,
                      const int32_t *rows, int64_t n_rows, size_t extra, void **extra_at)
 {
-    *run = (GemmRun){.linear = w, .weights = w->packed, .matvec = cpu_matvec()};
+    *run = (GemmRun){.linear = w, .weights = w->packed, .panel = cpu_panel()};
     run->n_rows = n_rows;
     run->n_chunks = ceil_div(n_rows, GEMM_ROWS);
     run->one_row = x->shape[0] == 1;
-    TRY(choose_gemms(run, cpu_state(be)));
+    TRY(choose_kernel(run, cpu_state(be)));
     run->direct = x->data;
-    if (w->dtype == DTYPE_F32 && w->k == run->weights->k_pad && !rows)
+    if (w->dtype == DTYPE_F32 && w->k == run->weights->k_pad && !rows && !run->one_row)
         run->n_direct = n_rows / GEMM_ROWS * GEMM_ROWS;
     run->row_bytes = (size_t)run->weights->k_pad * (bf16_inputs(run) ? 2 : 4);
     run->thread_bytes = thread_bytes(run);
@@ -341,7 +353,8 @@ void gemm_block_open(GemmBlock *b, const GemmRun *run, int64_t group, int thread
     char *memory = block_memory(run, thread);
     *b = (GemmBlock){.run = run, .c = (float *)(void *)memory};
     b->last_group = group == run->n_groups - 1;
-    b->n_panels = run->gemm[0][b->last_group]->n_panels;
+    b->n_panels = i64_min(run->group_panels,
+                          run->weights->n_panels - group * run->group_panels);
     b->cols = b->n_panels * PANEL;
     b->first = group * run->group_panels * PANEL;
     b->panels = cpu_weights_panel(run->weights, run->linear->dtype,
@@ -352,10 +365,11 @@ void gemm_block_open(GemmBlock *b, const GemmRun *run, int64_t group, int thread
     if (run->expand) {
         size_t bytes = (size_t)(run->weights->k_pad * PANEL) * sizeof(float);
         float *panel = (float *)(void *)(memory + run->thread_bytes - bytes);
-        run->matvec->expand(panel, b->panels, run->weights->k_pad);
+        run->panel->expand(panel, b->panels, run->weights->k_pad);
         b->panels = panel;
     }
-    b->error = make_memory(b, (void *[4]){b->c, (void *)b->panels, b->c, pad});
+    if (!run->ours)
+        b->error = make_memory(b, (void *[4]){b->c, (void *)b->panels, b->c, pad});
 }
 
 /* The vector against each panel, by the kernel for one row. */
@@ -367,9 +381,9 @@ static void one_row(GemmBlock *b)
     for (int64_t i = 0; i < b->n_panels; i++) {
         float *c = b->c + i * PANEL;
         if (run->linear->dtype == DTYPE_BF16)
-            run->matvec->bf16(c, x, (const uint16_t *)b->panels + i * K * PANEL, K);
+            run->panel->row_bf16(c, x, (const uint16_t *)b->panels + i * K * PANEL, K);
         else
-            run->matvec->f32(c, x, (const float *)b->panels + i * K * PANEL, K);
+            run->panel->row_f32(c, x, (const float *)b->panels + i * K * PANEL, K);
     }
 }
 
@@ -390,7 +404,10 @@ void gemm_block(GemmBlock *b, int64_t chunk)
         one_row(b);
         return;
     }
-    if (b->error)
+    if (run->ours)
+        run->panel->rows_f32(b->c, chunk_rows(run, chunk), gemm_chunk_rows(run, chunk),
+                             b->panels, run->weights->k_pad);
+    if (run->ours || b->error)
         return;
     void *const    *memory = b->memory[last];
     dnnl_exec_arg_t args[4] = {{DNNL_ARG_SRC, memory[0]},

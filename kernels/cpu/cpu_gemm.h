@@ -1,10 +1,11 @@
-/* cpu_gemm.h - products of up to 64 rows with panels of a weight matrix by oneDNN.
+/* cpu_gemm.h - products of up to 64 rows with panels of a weight matrix.
  *
- * oneDNN is called for blocks of one shape, from one thread each, and the
- * threads are ours: so what is summed in which order depends neither on their
- * number nor on the batch. Only the last chunk of rows is of another shape, the
- * next of 4, 8, 16, 32, 48, 64: oneDNN sums over K in one chain whatever the
- * rows, which test_linear.c proves on the machine it runs on.
+ * From AVX-512 on oneDNN computes blocks of one shape, each called from one
+ * thread, and the threads are ours: so what is summed in which order depends
+ * neither on their number nor on the batch. Only the last chunk of rows is of
+ * another shape, the next of 4, 8, 16, 32, 48, 64: these kernels of oneDNN sum
+ * over K in one chain whatever the rows, which test_linear.c proves on the
+ * machine it runs on. Older instruction sets use cpu_panel_isa.c.
  *
  * Weights W [N,K] lie in panels of 64 outputs, padded with zeros:
  *   f32   [panels, k_pad, 64]        k_pad = K up to 16
@@ -35,12 +36,14 @@ void            gemm_engine_close(CpuState *st);
 typedef struct {
     const Linear     *linear;
     const CpuWeights *weights;
-    const MatvecIsa  *matvec;        // for one row, and for expand
+    const PanelIsa   *panel;
     bool              one_row;       // x of the operation has T == 1
+    bool              ours;          // no oneDNN: by cpu_panel_isa.c
     bool              expand;        // bf16 weights, f32 products
     int64_t           n_rows, n_chunks;   // chunks of GEMM_ROWS
+    int64_t           last_rows;     // of the last chunk with padding, oneDNN
     int64_t           group_panels, n_groups;
-    const Gemm       *gemm[2][2];    // [last chunk of rows][last group]
+    const Gemm       *gemm[2][2];    // [last chunk of rows][last group], oneDNN
     const float      *direct;        // rows used where they lie: the first ones
     int64_t           n_direct;      //   n_direct, a multiple of GEMM_ROWS
     char             *staged;        // the rest, converted and padded

@@ -55,7 +55,7 @@ Status cpu_scratch(Backend *be, void **out, size_t bytes)
     }
 
 CHOICE(RowsIsa, cpu_rows, rows)
-CHOICE(MatvecIsa, cpu_matvec, matvec)
+CHOICE(PanelIsa, cpu_panel, panel)
 CHOICE(ScoreIsa, cpu_score_isa, score)
 
 static const BackendOps CPU_OPS = {

@@ -15,7 +15,8 @@ static bool is_zero(const char *p, size_t n)
 TEST(arena_gives_aligned_zeroed_memory)
 {
     Arena        a = {0};
-    const size_t SIZES[] = {1, 63, 64, 65, 4096, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, 5 << 20};
+    const size_t SIZES[] = {1,       63,            64,      65, 4096, (1 << 20) - 1,
+                            1 << 20, (1 << 20) + 1, 5 << 20};
     for (int i = 0; i < 9; i++) {
         char *p = arena_alloc(&a, (int64_t)SIZES[i], 1);
         T_OK(p && (uintptr_t)p % 64 == 0 && is_zero(p, SIZES[i]));

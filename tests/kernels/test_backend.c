@@ -124,7 +124,8 @@ TEST(attention_checks_heads_and_numbers)
     T_FAILS(WITH(&c, scale, NAN), ERR_RANGE, "scale nan");
     T_FAILS(WITH(&c, lambda, INFINITY), ERR_RANGE, "lambda is inf");
     T_FAILS(WITH(&c, dtype, DTYPE_F16), ERR_UNSUPPORTED, "products in F16");
-    T_FAILS(WITH(&c, logit_bits, 5), ERR_UNSUPPORTED, "logits of 5 bits, expected 16, 8, 6 or 4");
+    T_FAILS(WITH(&c, logit_bits, 5), ERR_UNSUPPORTED,
+            "logits of 5 bits, expected 16, 8, 6 or 4");
     T_FAILS(WITH(&c, logit_scale, N_SCALES), ERR_UNSUPPORTED, "unknown logit scale 3");
     T_TEXT(logit_scale_name(SCALE_HEAD), "head");
     case_close(&c);

@@ -1,7 +1,10 @@
 /* test_linear.c - products against double; T, N, K on both sides of chunks (64 rows and parts),
  * panels (64), groups (256) and padding (16, 32). */
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "kernels/half.h"
 #include "tests/check.h"
@@ -83,7 +86,8 @@ static void check_rows_alone(Dtype dtype)
     T_STATUS_OK(op_linear_pack(&one, &w1, w.data, NULL, N, K, dtype));
     T_STATUS_OK(op_linear_pack(&two, &w2, w.data, NULL, N, K, dtype));
     T_STATUS_OK(op_linear(&one, &y, &x, &w1));
-    const int64_t FIRST[] = {0, 0, 1, 7, 31, 32, 60, 98}, COUNT[] = {100, 2, 33, 64, 5, 12, 40, 2};
+    const int64_t FIRST[] = {0, 0, 1, 7, 31, 32, 60, 98};
+    const int64_t COUNT[] = {100, 2, 33, 64, 5, 12, 40, 2};
     for (size_t i = 0; i < sizeof FIRST / sizeof *FIRST; i++) {
         Tensor part_x = tensor_2d(DTYPE_F32, (float *)x.data + FIRST[i] * K, COUNT[i], K);
         Tensor part_y = ref_empty(&arena, COUNT[i], N);
@@ -143,6 +147,23 @@ TEST(linear_passes_nan_and_infinity)
         check_not_finite(DTYPE_F32, 35);
         check_not_finite(DTYPE_BF16, 1);
         check_not_finite(DTYPE_BF16, 35);
+    }
+}
+
+/* The same tests where oneDNN has no bf16, and none of the kernels we take: it
+ * reads its limit once a process. */
+TEST(linear_holds_on_older_processors)
+{
+    const char *const LIMITS[] = {"AVX512_CORE", "AVX2", "SSE41"};
+    char              command[256], self[200] = "";
+    if (getenv("DQ_OLDER_PROCESSOR"))
+        return;
+    T_OK(readlink("/proc/self/exe", self, sizeof self - 1) > 0);
+    for (int i = 0; i < 3; i++) {
+        snprintf(command, sizeof command,
+                 "DQ_OLDER_PROCESSOR=1 ONEDNN_MAX_CPU_ISA=%s '%s' linear > /dev/null",
+                 LIMITS[i], self);
+        T_OK(system(command) == 0);
     }
 }
 

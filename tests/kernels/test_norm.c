@@ -98,7 +98,8 @@ TEST(rmsnorm_checks_shapes)
     Tensor  w = tensor_1d(DTYPE_F32, x.data, 4), w5 = tensor_1d(DTYPE_F32, x.data, 5);
     Tensor  wide = ref_empty(&arena, 3, 5), none = ref_empty(&arena, 3, 0);
     T_STATUS_OK(backend_open(&be, "cpu", 1));
-    T_FAILS(op_rmsnorm(&be, &y, &x, &w5, 0), ERR_SHAPE, "rmsnorm: w is F32 [5], expected F32 [4]");
+    T_FAILS(op_rmsnorm(&be, &y, &x, &w5, 0), ERR_SHAPE,
+            "rmsnorm: w is F32 [5], expected F32 [4]");
     T_FAILS(op_rmsnorm(&be, &wide, &x, &w, 0), ERR_SHAPE, "rmsnorm: y is F32 [3,5]");
     T_FAILS(op_rmsnorm(&be, &none, &none, &w, 0), ERR_SHAPE, "rows of 0 values");
     T_FAILS(op_rmsnorm(&be, &y, &x, &w, NAN), ERR_RANGE, "eps is nan");
