@@ -71,6 +71,8 @@ Status tiny_tokenizer(Tokenizer **t, Arena *a, bool adds_bos)
     snprintf(folder, sizeof folder, "%s/%s", check_tmp(), adds_bos ? "bos" : "plain");
     snprintf(path, sizeof path, "%s/tokenizer.json", folder);
     mkdir(folder, 0777);
+    tiny_file(adds_bos ? "bos/tokenizer_config.json" : "plain/tokenizer_config.json",
+              "{\"bos_token\":\"<s>\"}");
     FILE *f = fopen(path, "w");
     if (!f)
         abort();

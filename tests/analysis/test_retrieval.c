@@ -196,13 +196,11 @@ static int next_character(Model *m, const char *text)
     return c > ' ' && c <= '~' && !strchr("42\"\\", c) ? c : -1;
 }
 
-static bool continues(Greedy *g, Model *m, uint64_t *seed)
+/* Lets the model write answer characters from number first on. */
+static bool write_on(Greedy *g, Model *m, int first)
 {
-    g->context = 5 + (int)(14 * (1 + check_uniform(seed)));
-    for (int i = 0; i < g->context; i++)
-        g->text[i] = (char)('n' + 9 * check_uniform(seed));
-    g->text[g->context] = 0;
-    for (int i = g->context; i < g->context + ANSWER; i++) {
+    for (int i = g->context + first; i < g->context + ANSWER; i++) {
+        g->text[i] = 0;
         int c = next_character(m, g->text);
         if (c < 0)
             return false;
@@ -212,21 +210,34 @@ static bool continues(Greedy *g, Model *m, uint64_t *seed)
     return true;
 }
 
-/* Episode i is answered unless i % 3 == 0: then one character is another. */
+/* wrong: the character that the model would not write, -1 for none. All others
+ * are what it writes after those before them. */
+static bool continues(Greedy *g, Model *m, uint64_t *seed, int wrong)
+{
+    g->context = 5 + (int)(14 * (1 + check_uniform(seed)));
+    for (int i = 0; i < g->context; i++)
+        g->text[i] = (char)('n' + 9 * check_uniform(seed));
+    if (!write_on(g, m, 0))
+        return false;
+    if (wrong < 0)
+        return true;
+    char *c = &g->text[g->context + wrong];
+    *c = *c == 'k' ? 'm' : 'k';
+    return write_on(g, m, wrong + 1);
+}
+
+/* Episode i is answered unless i % 3 == 0: then one character is another. Spans
+ * differ, so that one that goes to another episode shows. */
 static void write_episodes(char *text, Model *m)
 {
     uint64_t seed = 4;
     Greedy   g;
     for (int i = 0; i < EPISODES; i++) {
-        while (!continues(&g, m, &seed))
+        while (!continues(&g, m, &seed, i % 3 ? -1 : i / 3 % ANSWER))
             ;
-        if (i % 3 == 0) {
-            char *c = &g.text[g.context + i / 3 % ANSWER];
-            *c = *c == 'k' ? 'm' : 'k';
-        }
         text += sprintf(text, "{\"id\":\"%d\",\"n\":%d,\"context\":\"%.*s\",\"answer\":\"%s\","
-                        "\"span\":[1,4]}\n", i, 1 + i % 2, g.context, g.text,
-                        g.text + g.context);
+                        "\"span\":[%d,%d]}\n", i, 1 + i % 2, g.context, g.text,
+                        g.text + g.context, i % 4, i % 4 + 1);
     }
 }
 

@@ -96,6 +96,7 @@ TEST(series_hold_the_cells)
     T_STATUS_OK(bench_open(&b));
     StudyOptions o = options(&b);
     T_STATUS_OK(study_init(&s, &b.arena, &o));
+    T_OK(study_cell(&s, 1, 0) == &s.cells[3] && study_cell(&s, 0, 2) == &s.cells[2]);
     for (int i = 0; i < 6; i++) {
         s.cells[i].text.perplexity = 10 + i;
         s.cells[i].text.nll = 20 + i;

@@ -112,6 +112,7 @@ TEST(text_goes_through_the_tokenizer)
         Windows    w;
         WindowOptions o = {.context = 3};
         T_STATUS_OK(tiny_tokenizer(&t, &a, adds_bos));
+        T_OK(tokenizer_bos(t) == TINY_BOS && windows_bos(t, true) == -1);
         T_STATUS_OK(windows_from_text(&w, &a, t, "x", "abc", 3, &o));
         T_OK(w.n_text == 3 && w.bos == (adds_bos ? TINY_BOS : -1));
         T_OK(w.n_tokens == (adds_bos ? 5 : 3));
