@@ -155,7 +155,7 @@ TEST(linear_passes_nan_and_infinity)
 TEST(linear_holds_on_older_processors)
 {
     const char *const LIMITS[] = {"AVX512_CORE", "AVX2", "SSE41"};
-    char              command[256], self[200] = "";
+    char              command[320], self[200] = "";
     if (getenv("DQ_OLDER_PROCESSOR"))
         return;
     T_OK(readlink("/proc/self/exe", self, sizeof self - 1) > 0);
