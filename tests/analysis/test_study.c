@@ -106,9 +106,12 @@ TEST(series_hold_the_cells)
     series_set_init(&set, &results, "m");
     T_STATUS_OK(study_series(&s, &set));
     bench_close(&b);
-    const Series *ppl = series_find(&set, "eval/perplexity"), *nll = series_find(&set, "eval/nll");
-    const Series *acc = series_find(&set, "eval/accuracy"), *se = series_find(&set, "eval/stderr");
-    const Series *items = series_find(&set, "eval/items"), *bits = series_find(&set, "logit_bits");
+    const Series *ppl = series_find(&set, "eval/perplexity");
+    const Series *nll = series_find(&set, "eval/nll");
+    const Series *acc = series_find(&set, "eval/accuracy");
+    const Series *se = series_find(&set, "eval/stderr");
+    const Series *items = series_find(&set, "eval/items");
+    const Series *bits = series_find(&set, "logit_bits");
     T_OK(ppl && nll && acc && se && items && bits);
     T_OK(ppl->n_dims == 2 && ppl->shape[0] == 2 && ppl->shape[1] == 3);
     T_OK(acc->n_dims == 3 && acc->shape[0] == 3 && acc->shape[1] == 2 && acc->shape[2] == 3);
