@@ -60,13 +60,34 @@ static void name_column(Table *t, int i, const char *column, const char *key)
 /* --- outliers --- */
 
 static const struct {
-    const char *label, *top, *median;
+    const char *label, *top, *median, *wrong[3];
 } ACTIVATIONS[] = {
-    {"attention logits", "logits/top/value", "logits/median"},
-    {"hidden states", "hidden/top/value", "hidden/median"},
+    {"attention logits", "logits/top/value", "logits/median",
+     {"logits/nan", "logits/pos_inf", "logits/neg_inf"}},
+    {"hidden states", "hidden/top/value", "hidden/median",
+     {"hidden/nan", "hidden/pos_inf", "hidden/neg_inf"}},
 };
 static const int RANKS[] = {1, 2, 3, 10, 100};
-enum { N_ACTIVATIONS = 2, N_RANKS = 5 };
+enum { N_ACTIVATIONS = 2, N_RANKS = 5, WRONG_COLUMN = 3 + N_RANKS };
+
+static double not_finite(const SeriesSet *set, int activation)
+{
+    double n = 0;
+    for (int i = 0; i < 3; i++) {
+        const Series *s = series_find(set, ACTIVATIONS[activation].wrong[i]);
+        for (int64_t k = 0; s && k < series_count(s); k++)
+            n += series_at(s, k);
+    }
+    return n;
+}
+
+double table_not_finite(const SeriesSet *set)
+{
+    double n = 0;
+    for (int activation = 0; activation < N_ACTIVATIONS; activation++)
+        n += not_finite(set, activation);
+    return n;
+}
 
 static void outlier_row(Table *t, const SeriesSet *set, int activation)
 {
@@ -80,6 +101,8 @@ static void outlier_row(Table *t, const SeriesSet *set, int activation)
         row[2 + i] = value_cell(fabs(series_get(top, RANKS[i] - 1, 0, 0)));
     row[2 + N_RANKS] = value_cell(
         series_get(series_find_dims(set, ACTIVATIONS[activation].median, ""), 0, 0, 0));
+    if (t->n_columns > WRONG_COLUMN)
+        row[WRONG_COLUMN] = int_cell((int64_t)not_finite(set, activation));
 }
 
 Status table_outliers(Table *t, Arena *a, const SeriesSet *sets, int n_sets)
@@ -87,9 +110,12 @@ Status table_outliers(Table *t, Arena *a, const SeriesSet *sets, int n_sets)
     static const char *const names[][2] = {
         {"model", "model"}, {"activation", "activation"}, {"top-1", "top_1"},
         {"top-2", "top_2"}, {"top-3", "top_3"}, {"top-10", "top_10"},
-        {"top-100", "top_100"}, {"median", "median"}};
-    TRY(new_table(t, a, (int64_t)n_sets * N_ACTIVATIONS, 8));
-    for (int i = 0; i < 8; i++)
+        {"top-100", "top_100"}, {"median", "median"}, {"NaN or inf", "not_finite"}};
+    bool wrong = false;
+    for (int i = 0; i < n_sets; i++)
+        wrong |= table_not_finite(&sets[i]) > 0;
+    TRY(new_table(t, a, (int64_t)n_sets * N_ACTIVATIONS, WRONG_COLUMN + wrong));
+    for (int i = 0; i < t->n_columns; i++)
         name_column(t, i, names[i][0], names[i][1]);
     t->title = "Activation outliers";
     t->group = 1;
@@ -165,7 +191,10 @@ static void accuracy_row(Table *t, Arena *a, const SeriesSet *set, const Tasks *
             row[3 + column] = (Cell){.kind = CELL_PERCENT, .value = value,
                                      .error = series_get(error, k, w, b)};
     }
-    row[3 + tasks->n] = value_cell(series_get(perplexity, w, b, 0));
+    /* NaN here was measured: a model that breaks down says so. */
+    if (perplexity && w < perplexity->shape[0] && b < perplexity->shape[1])
+        row[3 + tasks->n] = (Cell){.kind = CELL_VALUE,
+                                   .value = series_get(perplexity, w, b, 0)};
 }
 
 Status table_accuracy(Table *t, Arena *a, const SeriesSet *sets, int n_sets)

@@ -30,8 +30,11 @@ typedef struct {
 } Table;
 
 /* Largest magnitudes and median of attention logits and hidden states, in the
- * columns of the paper. n_rows is 0 where no set has them. */
+ * columns of the paper, and one more where values were NaN or infinite. n_rows is
+ * 0 where no set has them. */
 MUST_USE Status table_outliers(Table *t, Arena *a, const SeriesSet *sets, int n_sets);
+/* Logits and hidden states that were NaN or infinite. */
+double table_not_finite(const SeriesSet *set);
 /* One row a model, kind of weights and number of logit bits: accuracy of every
  * task with its standard error, and perplexity. n_rows 0: nothing was scored. */
 MUST_USE Status table_accuracy(Table *t, Arena *a, const SeriesSet *sets, int n_sets);

@@ -154,11 +154,7 @@ void page_definition_words(TextBuf *b, const SeriesSet *set)
 /* What must not be overlooked. */
 static void warning_words(TextBuf *b, const SeriesSet *set)
 {
-    static const char *const counts[] = {"logits/nan", "logits/pos_inf", "logits/neg_inf",
-                                         "hidden/nan", "hidden/pos_inf", "hidden/neg_inf"};
-    double bad = 0;
-    for (int i = 0; i < 6; i++)
-        bad += series_find(set, counts[i]) ? sum_of(series_find(set, counts[i])) : 0;
+    double bad = table_not_finite(set);
     if (!(bad > 0))
         return;
     textbuf_add(b, "<li><b>Mind:</b> ");

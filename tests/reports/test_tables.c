@@ -67,6 +67,30 @@ TEST(fewer_than_a_hundred_values_leave_dashes)
     arena_close(&a);
 }
 
+TEST(what_is_not_finite_has_a_column)
+{
+    Arena a = {0};
+    SeriesSet sets[2];
+    Table t;
+    TextBuf b;
+    T_STATUS_OK(ref_study(&a, sets));
+    int64_t *nan = series_find(&sets[1], "logits/nan")->data;
+    nan[0] += 3;
+    nan[1] += 4;
+    T_STATUS_OK(table_outliers(&t, &a, sets, 2));
+    T_OK(t.n_columns == 9 && t.n_rows == 4);
+    T_TEXT(t.keys[8], "not_finite");
+    T_NEAR((double)t.cells[9 + 8].integer - table_not_finite(&sets[1]), 0, 0);
+    T_OK(t.cells[9 + 8].integer >= 7);
+    /* A perplexity that is NaN was measured. */
+    ((double *)series_find(&sets[0], "eval/perplexity")->data)[0] = NAN;
+    T_STATUS_OK(table_accuracy(&t, &a, sets, 2));
+    textbuf_init(&b, &a);
+    table_text(&b, &t);
+    T_OK(strstr(b.at, " NaN\n"));
+    arena_close(&a);
+}
+
 TEST(accuracy_has_a_row_for_every_width)
 {
     Arena a = {0};
