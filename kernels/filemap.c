@@ -28,7 +28,8 @@ static Status map_descriptor(FileMap *map, int fd, const char *path)
 Status filemap_open(FileMap *map, const char *path)
 {
     *map = (FileMap){0};
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    /* Not blocking: opening a pipe nobody writes to would wait for ever. */
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
         FAIL(ERR_IO, "%s: %s", path, strerror(errno));
     Status s = map_descriptor(map, fd, path);

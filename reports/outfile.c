@@ -22,8 +22,10 @@ Status outfile_open(OutFile *f, Arena *a, const char *path)
 {
     *f = (OutFile){.path = path, .fd = -1};
     struct stat st;
-    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
-        FAIL(ERR_IO, "%s: cannot be written: it is a folder", path);
+    /* Renaming would put a file in the place of a device or a pipe. */
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
+        FAIL(ERR_IO, "%s: cannot be written: it is %s, expected a file or nothing", path,
+             S_ISDIR(st.st_mode) ? "a folder" : "a device or a pipe");
     /* The process number keeps two runs apart that write the same target. */
     const char *beside = arena_printf(a, "%s.%ld.part", path, (long)getpid());
     if (!beside)
@@ -104,6 +106,14 @@ void outfile_close(OutFile *f)
         unlink(f->beside);
     }
     *f = (OutFile){.fd = -1};
+}
+
+Status outfile_try(Arena *a, const char *path)
+{
+    OutFile f;
+    TRY(outfile_open(&f, a, path));
+    outfile_close(&f);
+    return OK;
 }
 
 Status outfile_save(Arena *a, const char *path, const void *data, size_t n)

@@ -16,8 +16,10 @@ typedef struct {
 } OutFile;
 
 /* ERR_IO names the path and the system's reason: folder missing or not
- * writable, target is a folder. Strings live in a. */
+ * writable, target is a folder or a device. Strings live in a. */
 MUST_USE Status outfile_open(OutFile *f, Arena *a, const char *path);
+/* Opens and gives up: says before long work whether outfile_open would fail. */
+MUST_USE Status outfile_try(Arena *a, const char *path);
 /* All n bytes, or ERR_IO (disk full and the like). */
 MUST_USE Status outfile_write(OutFile *f, const void *data, size_t n);
 /* Syncs, renames onto the target, syncs the folder. On failure as outfile_close. */

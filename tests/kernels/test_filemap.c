@@ -45,3 +45,13 @@ TEST(filemap_names_what_is_wrong)
     T_FAILS(filemap_open(&map, check_tmp()), ERR_IO, "not a regular file");
     T_FAILS(filemap_open(&map, "/dev/null"), ERR_IO, "/dev/null: not a regular file");
 }
+
+/* Opening a pipe that nobody writes to must not wait for a writer. */
+TEST(filemap_does_not_wait_for_a_pipe)
+{
+    FileMap map;
+    char    path[256];
+    snprintf(path, sizeof path, "%s/pipe", check_tmp());
+    T_OK(mkfifo(path, 0600) == 0);
+    T_FAILS(filemap_open(&map, path), ERR_IO, "not a regular file");
+}

@@ -45,6 +45,21 @@ static int n_files(const char *folder)
     return n;
 }
 
+TEST(a_pipe_or_device_keeps_its_place)
+{
+    Arena a = {0};
+    OutFile f;
+    struct stat st;
+    T_OK(mkfifo(tmp("pipe"), 0600) == 0);
+    T_FAILS(outfile_open(&f, &a, tmp("pipe")), ERR_IO, "a device or a pipe");
+    T_FAILS(outfile_try(&a, tmp("pipe")), ERR_IO, "a device or a pipe");
+    T_OK(stat(tmp("pipe"), &st) == 0 && S_ISFIFO(st.st_mode));
+    unlink(tmp("pipe"));
+    T_STATUS_OK(outfile_try(&a, tmp("new")));
+    T_OK(n_files(check_tmp()) == 0);  // a try leaves nothing
+    arena_close(&a);
+}
+
 TEST(a_file_appears_when_committed)
 {
     Arena a = {0};
