@@ -3,8 +3,8 @@
 #ifndef DQ_ANALYZE_H
 #define DQ_ANALYZE_H
 
-#include "analysis/tasks/perplexity.h"
-#include "analysis/tasks/retrieval.h"
+#include "analysis/perplexity.h"
+#include "analysis/retrieval.h"
 
 enum { MAPS_NONE = -2, MAPS_LARGEST = -1 };  // for maps_layer
 

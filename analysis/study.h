@@ -7,8 +7,8 @@
 #ifndef DQ_STUDY_H
 #define DQ_STUDY_H
 
-#include "analysis/tasks/perplexity.h"
-#include "analysis/tasks/retrieval.h"
+#include "analysis/perplexity.h"
+#include "analysis/retrieval.h"
 
 typedef struct {
     int64_t            n_weights;

@@ -1,5 +1,5 @@
 /* perplexity.c - mean negative log-likelihood over windows. */
-#include "analysis/tasks/perplexity.h"
+#include "analysis/perplexity.h"
 
 #include <math.h>
 

@@ -1,5 +1,5 @@
 /* retrieval.c - episodes as tokens, and whether the model finds the answers. */
-#include "analysis/tasks/retrieval.h"
+#include "analysis/retrieval.h"
 
 #include <math.h>
 #include <stdlib.h>

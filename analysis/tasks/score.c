@@ -1,6 +1,6 @@
 /* score.c - batches of sequences through the model, then log-probabilities of
  * the tokens asked for. Only those rows meet the head: its matrix is the widest. */
-#include "analysis/tasks/score.h"
+#include "analysis/score.h"
 
 #include "kernels/size.h"
 

@@ -1,5 +1,5 @@
 /* windows.c - cuts tokens into windows and puts BOS before each. */
-#include "analysis/tasks/windows.h"
+#include "analysis/windows.h"
 
 #include <string.h>
 

@@ -4,7 +4,7 @@
 #define DQ_REF_TINY_H
 
 #include "analysis/model.h"
-#include "analysis/tasks/score.h"
+#include "analysis/score.h"
 #include "analysis/tokenizer.h"
 
 /* Ids: 0 "<pad>", 1 "<s>", 2 "</s>", 3 .. 97 the characters ' ' .. '~', 98 and 99

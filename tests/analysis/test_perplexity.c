@@ -1,5 +1,5 @@
 /* test_perplexity.c - scores against log-softmax in double of whole logits. */
-#include "analysis/tasks/perplexity.h"
+#include "analysis/perplexity.h"
 
 #include <math.h>
 #include <omp.h>

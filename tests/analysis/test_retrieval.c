@@ -1,5 +1,5 @@
 /* test_retrieval.c - episodes from JSON lines, and who answers them. */
-#include "analysis/tasks/retrieval.h"
+#include "analysis/retrieval.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* test_windows.c - where windows begin and end, and what is scored in them. */
-#include "analysis/tasks/windows.h"
+#include "analysis/windows.h"
 
 #include <string.h>
 

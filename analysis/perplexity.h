@@ -3,7 +3,7 @@
 #ifndef DQ_PERPLEXITY_H
 #define DQ_PERPLEXITY_H
 
-#include "analysis/tasks/windows.h"
+#include "analysis/windows.h"
 
 typedef struct {
     int64_t n_tokens;     // predictions scored

@@ -12,7 +12,7 @@
 #ifndef DQ_RETRIEVAL_H
 #define DQ_RETRIEVAL_H
 
-#include "analysis/tasks/windows.h"
+#include "analysis/windows.h"
 
 /* Episodes with one number of needles: a row of the accuracy table. */
 typedef struct {

@@ -8,7 +8,7 @@
 #ifndef DQ_WINDOWS_H
 #define DQ_WINDOWS_H
 
-#include "analysis/tasks/score.h"
+#include "analysis/score.h"
 #include "analysis/tokenizer.h"
 
 typedef struct {
