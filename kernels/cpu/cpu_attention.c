@@ -12,20 +12,13 @@
 #include <string.h>
 
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/cpu_carve.h"
 #include "kernels/size.h"
 
 const AttnIsa *attn_isa(void)
 {
     static const AttnIsa *const OF[N_CPU_ISAS] = {&attn_plain, &attn_avx2, &attn_avx512};
     return OF[cpu_isa()];
-}
-
-static Status floats(float **p, Arena *arena, int64_t n)
-{
-    *p = arena_raw(arena, n, sizeof **p);
-    if (!*p)
-        FAIL(ERR_MEMORY, "out of memory: attention needs %lld floats", (long long)n);
-    return OK;
 }
 
 static int64_t n_queries(const AttnCall *c, int64_t b)
@@ -56,39 +49,56 @@ static Status plan(AttnCall *c, Arena *arena)
     return OK;
 }
 
-static Status allocate(AttnCall *c, Arena *arena)
+static void place_scratch(AttnScratch *s, Carve *m, const AttnCall *c)
+{
+    int64_t M = c->a->n_maps, rows = TILE_ROWS * M;
+    CARVE(s->q, m, rows * c->d);
+    CARVE(s->x, m, rows * TILE_KEYS);
+    CARVE(s->o, m, rows * c->dv_pad);
+    CARVE(s->keep, m, rows);
+    CARVE(s->softmax, m, rows);
+    if (!c->a->record)
+        return;
+    CARVE(s->lanes, m, rows);
+    CARVE(s->tally.hist, m, M * HIST_BINS);
+    CARVE(s->tally.column, m, M * c->longest);
+}
+
+/* Everything but the plan, in one piece; run twice (cpu_carve.h). */
+static void place(AttnCall *c, AttnScratch *s, int n_threads, Carve *m)
 {
     const Attention *a = c->a;
     int64_t B = a->batch.n_sequences, rows = a->batch.start[B] * a->n_heads * a->n_maps;
-    TRY(floats(&c->k_panels, arena,
-               c->panel_start[B] * a->n_groups * a->n_maps * c->d * PANEL_KEYS));
-    TRY(floats(&c->v_rows, arena, a->n_groups * c->n_keys * c->dv_pad));
-    if (a->norm_eps >= 0 && a->norm_weight) {
-        ARENA_NEW(c->norm_weight, arena, c->dv_pad);
-        memcpy(c->norm_weight, a->norm_weight, (size_t)c->dv * sizeof(float));
-    }
+    CARVE(c->k_panels, m, c->panel_start[B] * a->n_groups * a->n_maps * c->d * PANEL_KEYS);
+    CARVE(c->v_rows, m, a->n_groups * c->n_keys * c->dv_pad);
+    if (a->norm_eps >= 0 && a->norm_weight)
+        CARVE(c->norm_weight, m, c->dv_pad);
     if (a->logit_bits < 16)
-        TRY(floats(&c->row_scale, arena, rows));
+        CARVE(c->row_scale, m, rows);
     if (a->record)
-        ARENA_NEW(c->row_moments, arena, rows);
+        CARVE(c->row_moments, m, rows);
     if (a->shares)
-        ARENA_NEW(c->row_shares, arena, c->sample_start[B] * a->n_heads);
-    return OK;
+        CARVE(c->row_shares, m, c->sample_start[B] * a->n_heads);
+    for (int i = 0; i < n_threads; i++)
+        place_scratch(&s[i], m, c);
 }
 
-static Status scratch_init(AttnScratch *s, Arena *arena, const AttnCall *c)
+static Status allocate(Backend *be, AttnCall *c, AttnScratch *s, int n_threads)
 {
-    int64_t rows = TILE_ROWS * c->a->n_maps;
-    TRY(floats(&s->q, arena, rows * c->d));
-    TRY(floats(&s->x, arena, rows * TILE_KEYS));
-    TRY(floats(&s->o, arena, rows * c->dv_pad));
-    TRY(floats(&s->keep, arena, rows));
-    ARENA_NEW(s->softmax, arena, rows);
-    if (!c->a->record)
-        return OK;
-    ARENA_NEW(s->lanes, arena, rows);
-    ARENA_NEW(s->tally, arena, 1);
-    return attn_tally_init(s->tally, arena, c);
+    void *memory;
+    Carve m = {0};
+    place(c, s, n_threads, &m);
+    if (m.overflow)
+        FAIL(ERR_MEMORY, "attention over %lld keys does not fit memory",
+             (long long)c->n_keys);
+    TRY(cpu_scratch(be, &memory, m.used));
+    m = (Carve){.base = memory};
+    place(c, s, n_threads, &m);
+    if (c->norm_weight) {
+        memset(c->norm_weight, 0, (size_t)c->dv_pad * sizeof(float));
+        memcpy(c->norm_weight, c->a->norm_weight, (size_t)c->dv * sizeof(float));
+    }
+    return OK;
 }
 
 /* Tile i of all. Of one head the last tiles come first: they are the longest. */
@@ -130,17 +140,14 @@ static void clear_window(const AttnCall *c)
         memset(w->diff, 0, map);
 }
 
-static Status attend(AttnCall *c, Arena *arena, const Tensor *k, const Tensor *v,
-                     int n_threads)
+static Status attend(Backend *be, AttnCall *c, const Tensor *k, const Tensor *v)
 {
     AttnScratch *s;
-    TRY(plan(c, arena));
-    TRY(allocate(c, arena));
+    TRY(plan(c, &be->arena));
     int64_t n_tiles = c->tile_start[c->a->batch.n_sequences] * c->a->n_heads;
-    n_threads = (int)i64_max(1, i64_min(n_threads, n_tiles));
-    ARENA_NEW(s, arena, n_threads);
-    for (int i = 0; i < n_threads; i++)
-        TRY(scratch_init(&s[i], arena, c));
+    int n_threads = (int)i64_max(1, i64_min(be->n_threads, n_tiles));
+    ARENA_NEW(s, &be->arena, n_threads);
+    TRY(allocate(be, c, s, n_threads));
     attn_pack(c, k->data, v->data, n_threads);
     if (c->a->window)
         clear_window(c);
@@ -148,6 +155,8 @@ static Status attend(AttnCall *c, Arena *arena, const Tensor *k, const Tensor *v
         run_tiles(c, s, n_threads, attn_absmax);
         attn_scales(c);
     }
+    if (c->a->record)
+        attn_record_begin(c, s, n_threads);
     run_tiles(c, s, n_threads, attn_tile);
     if (c->a->record)
         attn_record_merge(c, s, n_threads);
@@ -167,7 +176,7 @@ Status cpu_attention(Backend *be, Tensor *out, const Tensor *q, const Tensor *k,
                   .q = q->data, .out = out->data};
     c.n_keys = c.key_start[a->batch.n_sequences];
     ArenaMark mark = arena_mark(&be->arena);
-    Status s = attend(&c, &be->arena, k, v, be->n_threads);
+    Status s = attend(be, &c, k, v);
     arena_rewind(&be->arena, mark);
     return s;
 }

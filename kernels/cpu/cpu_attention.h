@@ -70,8 +70,7 @@ const AttnIsa *attn_isa(void);  // of this machine (cpu_isa)
 
 /* --- cpu_share_isa.c --- */
 
-/* Some keys of one row: weights p * per_sum of logits x, each padded with zeros
- * to PAD. -log(weight) = top_log - x. */
+/* Some keys of one row: weights p * per_sum of logits x, -log(weight) = top_log - x. */
 typedef struct {
     const float *p[2], *x[2];
     double       per_sum[2], top_log[2], lambda;
@@ -84,7 +83,7 @@ typedef struct {
 } ShareSums;
 
 typedef struct {
-    /* Adds keys 0 .. n of the strip. */
+    /* Adds keys 0 .. n of the strip, n % SHARE_STRIDE == 0. */
     void (*add)(ShareSums *sums, const ShareStrip *s, int64_t n, int64_t n_maps);
 } ShareIsa;
 
@@ -138,7 +137,7 @@ typedef struct {
     float       *keep;     // [TILE_ROWS*M]
     SoftmaxRow  *softmax;  // [TILE_ROWS*M]
     MomentLanes *lanes;    // [TILE_ROWS*M], or NULL
-    RecordTally *tally;    // or NULL
+    RecordTally  tally;    // where there are lanes
 } AttnScratch;
 
 /* Keys that query i of the tile may see among those from `key` on; <= 0: none. */
@@ -171,12 +170,13 @@ void  attn_scales(const AttnCall *c);
 float attn_code_limit(int bits);  // 7 of 4 bits
 
 /* cpu_attention_record.c */
-MUST_USE Status attn_tally_init(RecordTally *y, Arena *arena, const AttnCall *c);
+/* Empties the threads' tallies. */
+void attn_record_begin(const AttnCall *c, AttnScratch *threads, int n_threads);
 /* Row r of the tile: logits x[0..n) of s->x against keys key .. key + n. */
 void attn_record_row(const AttnCall *c, const AttnTile *t, AttnScratch *s, int64_t r,
                      int64_t key, int64_t n);
 /* After all tiles: everything into the call's LogitRecord. */
-void attn_record_merge(const AttnCall *c, const AttnScratch *threads, int n_threads);
+void attn_record_merge(const AttnCall *c, AttnScratch *threads, int n_threads);
 
 /* cpu_attention_share.c: a second pass over chosen rows of a finished tile. */
 void attn_second_pass(const AttnCall *c, const AttnTile *t, AttnScratch *s);

@@ -6,17 +6,22 @@
  * NaN       counted apart, as infinities are
  * test      tests/kernels/test_attention_record.c */
 #include <math.h>
+#include <string.h>
 
 #include "kernels/cpu/cpu_attention.h"
 #include "kernels/half.h"
 #include "kernels/size.h"
 
-Status attn_tally_init(RecordTally *y, Arena *arena, const AttnCall *c)
+void attn_record_begin(const AttnCall *c, AttnScratch *threads, int n_threads)
 {
-    *y = (RecordTally){.floor = peaks_threshold(&c->a->record->peaks)};
-    ARENA_NEW(y->hist, arena, c->a->n_maps * HIST_BINS);
-    ARENA_NEW(y->column, arena, c->a->n_maps * c->longest);
-    return OK;
+    int64_t M = c->a->n_maps;
+#pragma omp parallel for num_threads(n_threads) schedule(static, 1)
+    for (int i = 0; i < n_threads; i++) {
+        RecordTally *y = &threads[i].tally;
+        y->floor = peaks_threshold(&c->a->record->peaks);
+        memset(y->hist, 0, (size_t)(M * HIST_BINS) * sizeof *y->hist);
+        memset(y->column, 0, (size_t)(M * c->longest) * sizeof *y->column);
+    }
 }
 
 static void offer_peaks(const AttnCall *c, const AttnTile *t, RecordTally *y, const float *x,
@@ -38,7 +43,7 @@ static void offer_peaks(const AttnCall *c, const AttnTile *t, RecordTally *y, co
 void attn_record_row(const AttnCall *c, const AttnTile *t, AttnScratch *s, int64_t r,
                      int64_t key, int64_t n)
 {
-    RecordTally *y = s->tally;
+    RecordTally *y = &s->tally;
     int64_t i = r / c->a->n_maps, m = r % c->a->n_maps;
     const float *x = s->x + r * TILE_KEYS;
     uint32_t max = c->record_isa->strip(&s->lanes[r], x, n, y->hist + m * HIST_BINS,
@@ -86,7 +91,7 @@ static void merge_query_absmax(const AttnCall *c)
     }
 }
 
-void attn_record_merge(const AttnCall *c, const AttnScratch *threads, int n_threads)
+void attn_record_merge(const AttnCall *c, AttnScratch *threads, int n_threads)
 {
     LogitRecord *r = c->a->record;
     enum { SLICE = HIST_BINS / 16 };
@@ -98,11 +103,11 @@ void attn_record_merge(const AttnCall *c, const AttnScratch *threads, int n_thre
 #pragma omp for schedule(static)
         for (int64_t i = 0; i < r->n_maps * HIST_BINS; i += SLICE)
             for (int j = 0; j < n_threads; j++)
-                hist_flush(r->hist + i, threads[j].tally->hist + i, SLICE);
+                hist_flush(r->hist + i, threads[j].tally.hist + i, SLICE);
     }
     merge_query_absmax(c);
     for (int i = 0; i < n_threads; i++) {
-        const RecordTally *y = threads[i].tally;
+        const RecordTally *y = &threads[i].tally;
         peaks_merge(&r->peaks, &y->peaks);
         for (int64_t m = 0; m < r->n_maps; m++)
             absmax_flush(r->key_absmax + m * r->n_positions, y->column + m * c->longest,

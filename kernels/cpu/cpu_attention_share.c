@@ -34,6 +34,7 @@ static double span_mass(const float *p, int64_t from, int64_t to)
     return sum;
 }
 
+/* A sampled row sees a multiple of SHARE_STRIDE keys, and so does a strip. */
 static void add_share(const AttnCall *c, ShareRow *row, int64_t key, int64_t n)
 {
     ShareRecord *sh = &row->share;
@@ -47,13 +48,13 @@ static void add_share(const AttnCall *c, ShareRow *row, int64_t key, int64_t n)
     }
 }
 
+/* No key lies outside: its position is at most the row's. */
 static void fill_window(const AttnCall *c, const AttnTile *t, const ShareRow *row,
                         int64_t key, int64_t n)
 {
     const MapWindow *w = c->a->window;
     const ShareStrip *s = &row->strip;
     int64_t M = c->a->n_maps, S = w->n_positions;
-    n = i64_min(n, S - key);
     for (int64_t m = 0; w->maps && m < M; m++) {
         float *to = w->maps + ((t->head * M + m) * S + row->position) * S + key;
         for (int64_t j = 0; j < n; j++)
@@ -78,15 +79,13 @@ static bool is_sampled(const AttnCall *c, int64_t position)
     return c->row_shares && position % SHARE_STRIDE == SHARE_STRIDE - 1;
 }
 
-/* Logits x of n keys, as in the first pass, to weights p; both padded. */
+/* Logits x of n keys, as in the first pass, to weights p. */
 static void weigh_keys(const AttnCall *c, float *p, float *x, int64_t n, int64_t row,
                        float top)
 {
     if (c->row_scale)
         c->isa->quantize(x, n, c->row_scale[row], attn_code_limit(c->a->logit_bits));
     c->isa->weights(p, x, n, top);
-    for (int64_t j = n; j < ceil_div(n, PAD) * PAD; j++)
-        p[j] = x[j] = 0;
 }
 
 static void row_keys(const AttnCall *c, const AttnTile *t, AttnScratch *s, ShareRow *row,

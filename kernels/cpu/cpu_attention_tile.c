@@ -71,7 +71,7 @@ static void weigh_rows(const AttnCall *c, const AttnTile *t, AttnScratch *s, int
         s->keep[r] = 1;
         if (n <= 0)
             continue;
-        if (s->tally)
+        if (s->lanes)
             attn_record_row(c, t, s, r, key, n);
         if (c->row_scale)
             c->isa->quantize(x, n, c->row_scale[call_row(c, t, r / M, r % M)],

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/cpu_carve.h"
 #include "kernels/half.h"
 #include "kernels/size.h"
 
@@ -133,21 +134,46 @@ static void merge(const RecordCall *c, int64_t T, int n_threads)
     }
 }
 
-static Status record_all(Arena *arena, RecordCall *c, int64_t T, int n_threads)
+/* Run twice (cpu_carve.h). */
+static void place(RecordCall *c, int64_t T, int n_threads, Carve *m)
+{
+    CARVE(c->rows, m, T);
+    for (int i = 0; i < n_threads; i++) {
+        CARVE(c->tallies[i].hist, m, HIST_BINS);
+        CARVE(c->tallies[i].column, m, c->C);
+        CARVE(c->tallies[i].over_6, m, c->C);
+    }
+}
+
+static void tally_begin(const RecordCall *c, RecordTally *y)
+{
+    y->floor = peaks_threshold(&c->record->peaks);
+    memset(y->hist, 0, HIST_BINS * sizeof *y->hist);
+    memset(y->column, 0, (size_t)c->C * sizeof *y->column);
+    memset(y->over_6, 0, (size_t)c->C * sizeof *y->over_6);
+}
+
+static Status record_all(Backend *be, RecordCall *c, int64_t T, int n_threads)
 {
     const RecordIsa *isa = record_isa();
-    ARENA_NEW(c->rows, arena, T);
-    ARENA_NEW(c->tallies, arena, n_threads);
-    for (int i = 0; i < n_threads; i++) {
-        RecordTally *y = &c->tallies[i];
-        y->floor = peaks_threshold(&c->record->peaks);
-        ARENA_NEW(y->hist, arena, HIST_BINS);
-        ARENA_NEW(y->column, arena, c->C);
-        ARENA_NEW(y->over_6, arena, c->C);
+    void *memory;
+    Carve m = {0};
+    ARENA_NEW(c->tallies, &be->arena, n_threads);
+    place(c, T, n_threads, &m);
+    if (m.overflow)
+        FAIL(ERR_MEMORY, "the record of %lld rows does not fit memory", (long long)T);
+    TRY(cpu_scratch(be, &memory, m.used));
+    m = (Carve){.base = memory};
+    place(c, T, n_threads, &m);
+#pragma omp parallel num_threads(n_threads)
+    {
+#pragma omp for schedule(static, 1)
+        for (int i = 0; i < n_threads; i++)
+            tally_begin(c, &c->tallies[i]);
+#pragma omp for schedule(static)
+        for (int64_t t = 0; t < T; t++)
+            record_row(c, isa, &c->tallies[omp_get_thread_num()], t);
     }
-#pragma omp parallel for num_threads(n_threads) schedule(static)
-    for (int64_t t = 0; t < T; t++)
-        record_row(c, isa, &c->tallies[omp_get_thread_num()], t);
     merge(c, T, n_threads);
     return OK;
 }
@@ -159,7 +185,7 @@ Status cpu_record(Backend *be, const Tensor *x, const Batch *batch, const int32_
     RecordCall c = {.x = x->data, .C = x->shape[1], .batch = batch, .positions = positions,
                     .record = r};
     ArenaMark mark = arena_mark(&be->arena);
-    Status s = record_all(&be->arena, &c, T, threads_for(be, T, c.C));
+    Status s = record_all(be, &c, T, threads_for(be, T, c.C));
     arena_rewind(&be->arena, mark);
     return s;
 }

@@ -2,7 +2,7 @@
  * instruction set.
  * figures   mass and entropy of each map, sum of |A1 - lambda A2|, how many of
  *           its entries are negative
- * shapes    any n; inputs padded with zeros to 16
+ * shapes    n keys, n % SHARE_STRIDE == 0
  * sums      double, lane i % 8 in order of i, no fused multiply-add
  * NaN       makes the sums NaN
  * test      tests/kernels/test_attention_share.c */

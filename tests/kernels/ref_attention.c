@@ -108,11 +108,13 @@ Status case_one_sequence(Case *one, const Case *c, int64_t b)
 
 Status case_run(Case *c, int n_threads)
 {
-    Backend be = {.n_threads = n_threads};
+    CpuState state = {0};
+    Backend be = {.n_threads = n_threads, .state = &state};
     clear_out(c);
     c->a.batch = (Batch){c->shape.n_sequences, c->start, c->number};
     c->a.key_start = c->key_start;
     Status s = cpu_attention(&be, &c->out, &c->q, &c->k, &c->v, &c->a);
+    arena_close(&state.scratch_arena);
     arena_close(&be.arena);
     return s;
 }

@@ -4,6 +4,7 @@
 
 #include "kernels/cpu/cpu_attention.h"
 #include "kernels/cpufeat.h"
+#include "kernels/half.h"
 #include "tests/check.h"
 #include "tests/kernels/ref_attention.h"
 #include "tests/kernels/ref_numbers.h"
@@ -73,16 +74,43 @@ TEST(attention_bf16_rounds_its_inputs)
     check_shapes(DTYPE_BF16, 2.0 / 256);
 }
 
-TEST(attention_bf16_rounds_at_all)
+static void round_all(const Tensor *t)
 {
-    Case c;
-    RefMaps r;
+    float *x = t->data;
+    for (int64_t i = 0; i < tensor_count(t); i++)
+        x[i] = bf16_round(x[i]);
+}
+
+/* Rounding q, k or v beforehand changes nothing, and rounding is not all: the
+ * weights are rounded too. */
+TEST(attention_bf16_rounds_each_input_once)
+{
+    for (int which = 0; which < 3; which++) {
+        Case c, before;
+        T_STATUS_OK(case_init(&c, &SHAPES[4], 1));
+        T_STATUS_OK(case_init(&before, &SHAPES[4], 1));
+        round_all(which == 0 ? &before.q : which == 1 ? &before.k : &before.v);
+        c.a.dtype = before.a.dtype = DTYPE_BF16;
+        T_STATUS_OK(case_run(&c, 1));
+        T_STATUS_OK(case_run(&before, 1));
+        T_OK(memcmp(c.out.data, before.out.data, tensor_bytes(&c.out)) == 0);
+        arena_close(&c.arena);
+        arena_close(&before.arena);
+    }
+}
+
+TEST(attention_bf16_rounds_the_weights)
+{
+    Case c, half;
     T_STATUS_OK(case_init(&c, &SHAPES[4], 1));
+    T_STATUS_OK(case_init(&half, &SHAPES[4], 1));
+    round_all(&c.q), round_all(&c.k), round_all(&c.v);
+    half.a.dtype = DTYPE_BF16;
     T_STATUS_OK(case_run(&c, 1));
-    c.a.dtype = DTYPE_BF16;
-    T_STATUS_OK(ref_attention(&r, &c.arena, &c, 0));
-    T_OK(ref_error(&c, &r, 0) > 1e-4);
+    T_STATUS_OK(case_run(&half, 1));
+    T_OK(memcmp(c.out.data, half.out.data, tensor_bytes(&c.out)) != 0);
     arena_close(&c.arena);
+    arena_close(&half.arena);
 }
 
 TEST(attention_norm_weight_and_no_norm)
@@ -306,10 +334,11 @@ TEST(weights_are_exp_within_two_ulp)
                 else
                     T_OK(p[i] == 0);
         }
-        float edge[16] = {0, -0.0f, -1e-30f, -INFINITY, -1e30f, NAN, -88, -104};
+        float edge[16] = {0, -0.0f, -1e-30f, -INFINITY, -1e30f, NAN, -88, -104,
+                          f32_from_bits(0x7fc001ff)};  // a NaN that bit tricks could break
         attn_isa()->weights(p, edge, 16, 0);
         T_OK(p[0] == 1 && p[1] == 1 && p[2] == 1 && p[3] == 0 && p[4] == 0 && isnan(p[5]) &&
-             p[6] == 0 && p[7] == 0);
+             p[6] == 0 && p[7] == 0 && isnan(p[8]));
     }
     cpu_isa_force(N_CPU_ISAS);
 }
@@ -384,7 +413,7 @@ TEST(attention_reports_missing_memory)
         s = case_run(&c, 2);
     }
     arena_fail_at(0);
-    T_OK(s == OK && failures > 15);
+    T_OK(s == OK && failures > 5);
     T_NEAR(case_error(&c), 0, 1);
     arena_close(&c.arena);
 }

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/cpufeat.h"
 #include "tests/check.h"
 #include "tests/kernels/ref_attention.h"
 
@@ -10,6 +11,8 @@ enum { H = 2, D = 24 };
 static const CaseShape DIFF = {H, 1, 2, D, 3, {140, 49, 5}, {140, 131, 5}};
 static const CaseShape PLAIN = {H, 1, 1, D, 3, {140, 49, 5}, {140, 131, 5}};
 static const Span SPANS[3] = {{40, 90}, {82, 82}, {0, 3}};
+/* Ends just before a sampled row (47), and just after one (95). */
+static const Span EDGES[3] = {{0, 47}, {82, 96}, {0, 0}};
 
 static double entropy_of(const double *w, int64_t n)
 {
@@ -121,6 +124,8 @@ TEST(shares_of_marked_spans)
 {
     check_shares(&DIFF, SPANS, 16, SCALE_ROW);
     check_shares(&PLAIN, SPANS, 16, SCALE_ROW);
+    check_shares(&DIFF, EDGES, 16, SCALE_ROW);
+    check_shares(&PLAIN, EDGES, 16, SCALE_ROW);
 }
 
 TEST(shares_use_quantized_logits)
@@ -150,6 +155,33 @@ TEST(shares_are_the_same_for_any_threads_and_batches)
     }
     T_OK(memcmp(cut, ref, sizeof ref) == 0);
     arena_close(&c.arena);
+}
+
+/* d = 1 and q = 1: the logits are the keys; half of them -inf in both maps. */
+TEST(shares_of_weights_that_are_zero)
+{
+    CaseShape shape = {1, 1, 2, 1, 1, {16}, {16}};
+    for (int isa = 0; isa < N_CPU_ISAS; isa++) {
+        Case c;
+        ShareRecord sh = {0};
+        if (!cpu_isa_force((CpuIsa)isa))
+            continue;
+        T_STATUS_OK(case_init(&c, &shape, 7));
+        for (int i = 0; i < 32; i++) {
+            ((float *)c.q.data)[i] = 1;
+            ((float *)c.k.data)[i] = i % 4 < 2 ? 0 : -INFINITY;
+        }
+        c.a.shares = &sh;
+        T_STATUS_OK(case_run(&c, 1));
+        for (int m = 0; m < 2; m++) {
+            T_NEAR(sh.entropy[m], log(8), 1e-6);
+            T_NEAR(sh.first[m], 0.125, 1e-7);
+        }
+        T_NEAR(sh.diff_abs, 0.6, 1e-6);
+        T_OK(sh.negative == 0 && sh.rows == 1 && sh.weights == 16);
+        arena_close(&c.arena);
+    }
+    cpu_isa_force(N_CPU_ISAS);
 }
 
 TEST(shares_of_a_row_with_nan_are_nan)
