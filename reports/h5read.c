@@ -26,6 +26,17 @@ typedef struct {
 
 /* --- attributes --- */
 
+/* HDF5 writes as many values as the file says there are: before any of them is
+ * read into one variable. */
+static Status check_single(Reader *r, hid_t attr)
+{
+    hid_t space;
+    TRY(h5file_keep(&r->file, &space, H5Aget_space(attr), r->what));
+    if (H5Sget_simple_extent_npoints(space) != 1)
+        FAIL(ERR_FORMAT, "%s: %s: expected one value", r->file.path, r->what);
+    return OK;
+}
+
 static Status read_text(Reader *r, hid_t attr, hid_t type, const char **out)
 {
     char *text = NULL;
@@ -42,11 +53,9 @@ static Status read_text(Reader *r, hid_t attr, hid_t type, const char **out)
 /* One text or one number. key lives in the arena. */
 static Status read_attr(Reader *r, hid_t attr, const char *key, SeriesSet *set)
 {
-    hid_t type, space;
+    hid_t type;
     TRY(h5file_keep(&r->file, &type, H5Aget_type(attr), r->what));
-    TRY(h5file_keep(&r->file, &space, H5Aget_space(attr), r->what));
-    if (H5Sget_simple_extent_npoints(space) != 1)
-        FAIL(ERR_FORMAT, "%s: %s: expected one value", r->file.path, r->what);
+    TRY(check_single(r, attr));
     int64_t integer;
     double real;
     const char *text;
@@ -100,6 +109,7 @@ static Status read_note(Reader *r, hid_t set, const char *key, const char **out)
         return OK;
     TRY(h5file_keep(&r->file, &attr, H5Aopen(set, key, H5P_DEFAULT), r->what));
     TRY(h5file_keep(&r->file, &type, H5Aget_type(attr), r->what));
+    TRY(check_single(r, attr));
     return read_text(r, attr, type, out);
 }
 
@@ -316,6 +326,7 @@ static Status check_schema(Reader *r, hid_t root)
     if (there <= 0 || H5Tget_class(type) != H5T_INTEGER)
         FAIL(ERR_FORMAT, "%s: is not a statistics file of diffquant: no attribute schema",
              r->file.path);
+    TRY(check_single(r, attr));
     TRY(h5file_check(&r->file, H5Aread(attr, H5T_NATIVE_INT64, &schema), r->what));
     if (schema < 1 || schema > H5_SCHEMA)
         FAIL(ERR_UNSUPPORTED, "%s: schema %lld, this program reads 1 to %d", r->file.path,

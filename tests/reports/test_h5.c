@@ -219,6 +219,12 @@ TEST(files_of_others_are_refused_in_one_line)
     T_OK(H5LTset_attribute_int(h, "/", "schema", &schema, 1) >= 0);
     H5Fclose(h);
     T_FAILS(h5_read(&a, tmp("foreign.h5"), &back, &n, NULL), ERR_UNSUPPORTED, "schema 2");
+    /* More numbers than the one there is room for. */
+    int many[100] = {H5_SCHEMA};
+    h = H5Fopen(tmp("foreign.h5"), H5F_ACC_RDWR, H5P_DEFAULT);
+    T_OK(H5LTset_attribute_int(h, "/", "schema", many, 100) >= 0);
+    H5Fclose(h);
+    T_FAILS(h5_read(&a, tmp("foreign.h5"), &back, &n, NULL), ERR_FORMAT, "expected one value");
     T_OK(H5Fget_obj_count((hid_t)H5F_OBJ_ALL, H5F_OBJ_ALL) == 0);
     arena_close(&a);
 }
