@@ -1,12 +1,14 @@
 /* model_info.c - sums over a source's tensors, lambdas, memory estimates. */
 #include "analysis/model/model_info.h"
 
+#include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* --- what it is --- */
 
-/* Last part of the path, without slashes at its end. */
-static const char *last_part(Arena *a, const char *path)
+/* Last part of a path and its length, without slashes at its end. */
+static const char *last_part(const char *path, size_t *n)
 {
     size_t end = strlen(path);
     while (end > 1 && path[end - 1] == '/')
@@ -14,7 +16,19 @@ static const char *last_part(Arena *a, const char *path)
     size_t begin = end;
     while (begin > 0 && path[begin - 1] != '/')
         begin--;
-    return arena_text(a, path + begin, end - begin);
+    *n = end - begin;
+    return path + begin;
+}
+
+/* The folder's name; "." and ".." have one too. The root's is "model". */
+static const char *model_name(Arena *a, const char *path)
+{
+    char        whole[PATH_MAX];
+    size_t      n;
+    const char *name = last_part(path, &n);
+    if (strspn(name, ".") >= n && n <= 2 && realpath(path, whole))
+        name = last_part(whole, &n);
+    return n ? arena_text(a, name, n) : arena_text(a, "model", 5);
 }
 
 static const char *pairing_text(Arena *a, const Config *c)
@@ -65,7 +79,7 @@ Status model_info_fill(ModelInfo *info, Arena *a, const Source *s)
 {
     *info = (ModelInfo){
         .path = s->path,
-        .name = last_part(a, s->path),
+        .name = model_name(a, s->path),
         .arch = s->config.arch->architecture,
         .config_text = s->config.text,
         .pairing = pairing_text(a, &s->config),
