@@ -7,6 +7,7 @@
 #include "kernels/size.h"
 #include "reports/cli/verbs.h"
 #include "reports/h5.h"
+#include "reports/outfile.h"
 
 typedef struct {
     SeriesSet  set;
@@ -33,6 +34,7 @@ static Status run(Result *r, Session *se, Loaded *l)
         .maps_layer = se->s.maps_layer >= 0 ? se->s.maps_layer : MAPS_LARGEST,
         .progress = &se->progress,
     };
+    TRY(session_layer(se, l->model.path, &l->model.config));
     TRY(session_bits(&bits, se, "16"));
     if (bits.n != 1)
         FAIL(ERR_USAGE, "--logit-bits: analyze takes one number, %d came", bits.n);
@@ -103,6 +105,8 @@ Status verb_analyze(Session *se)
         FAIL(ERR_USAGE, "--weights: analyze takes one kind, %d came", se->s.weights.n);
     if (se->s.out && se->s.no_record)
         FAIL(ERR_USAGE, "--no-record leaves nothing to write to --out");
+    if (se->s.out)
+        TRY(outfile_try(&se->arena, se->s.out));
     TRY(loaded_open(&l, se, se->s.inputs.at[0],
                     se->s.weights.n ? se->s.weights.at[0] : "fp", !se->s.tokens));
     Status s = run(&r, se, &l);

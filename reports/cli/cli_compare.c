@@ -28,21 +28,24 @@ static Status try_folder(Session *se)
     const char *path = arena_printf(&se->arena, "%s/%s", se->s.out, H5_NAME);
     if (!path)
         FAIL(ERR_MEMORY, "out of memory for the name of %s", H5_NAME);
-    OutFile f;
     TRY(outfile_folder(&se->arena, se->s.out));
-    TRY(outfile_open(&f, &se->arena, path));
-    outfile_close(&f);
-    return OK;
+    return outfile_try(&se->arena, path);
 }
 
-/* The name of a model as a group: its folder's, made unique. */
-static Status name_model(const char **out, Session *se, const Comparison *c, const char *name)
+/* All models are looked at before the first is run, which may take hours. */
+static Status try_models(Session *se)
 {
-    *out = arena_printf(&se->arena, "%s", name);
-    for (int i = 0; *out && i < c->n; i++)
-        if (strcmp(c->sets[i].model, *out) == 0)
-            *out = arena_printf(&se->arena, "%s (%d)", name, c->n + 1);
-    return *out ? OK : STATUS(ERR_MEMORY, "out of memory for the name of %s", name);
+    Arena  a = {0};
+    Status s = OK;
+    for (int i = 0; i < se->s.inputs.n && s == OK; i++) {
+        ModelInfo info;
+        GUARD(model_info_open(&info, &a, se->s.inputs.at[i]));
+        s = session_layer(se, info.path, &info.config);
+        model_info_close(&info);
+    }
+out:
+    arena_close(&a);
+    return s;
 }
 
 static Status load_tasks(Retrieval *files, Session *se, const Comparison *c, Loaded *l)
@@ -117,7 +120,7 @@ static Status compare_model(Comparison *c, Session *se, const char *path)
     session_say(se, "%s", path);
     TRY(loaded_open(&l, se, path, c->weights[0], true));
     Status s = OK;
-    GUARD(name_model(&name, se, c, l.model.name));
+    GUARD(session_name(&name, se, c->sets, c->n, l.model.name));
     series_set_init(set, &se->arena, name);
     c->device = l.backend.ops->name;
     GUARD(prepare(ms, set, se, c, &l));
@@ -156,6 +159,7 @@ static Status choose(Comparison *c, Session *se)
     if (c->tasks.n == 0 && se->s.texts.n == 0 &&
         (example = session_example(se, "retrieval.jsonl")))
         c->tasks.at[c->tasks.n++] = example;
+    TRY(try_models(se));
     return try_folder(se);
 }
 

@@ -7,17 +7,6 @@
 
 enum { MOST_SETS = 64 };
 
-/* Two files may hold models of one name: the later ones get a number. */
-static Status unique_name(SeriesSet *sets, int i, Arena *a)
-{
-    const char *name = sets[i].model;
-    for (int j = 0; j < i; j++)
-        if (strcmp(sets[j].model, sets[i].model) == 0 &&
-            !(sets[i].model = arena_printf(a, "%s (%d)", name, i + 1)))
-            FAIL(ERR_MEMORY, "out of memory for the name of %s", name);
-    return OK;
-}
-
 static Status read_all(SeriesSet *sets, int *n, Session *se)
 {
     for (int f = 0; f < se->s.inputs.n; f++) {
@@ -28,7 +17,7 @@ static Status read_all(SeriesSet *sets, int *n, Session *se)
             FAIL(ERR_RANGE, "%s: more than %d models in all", se->s.inputs.at[f], MOST_SETS);
         for (int i = 0; i < n_in; i++) {
             sets[*n] = in[i];
-            TRY(unique_name(sets, *n, &se->arena));
+            TRY(session_name(&sets[*n].model, se, sets, *n, in[i].model));
             ++*n;
         }
     }

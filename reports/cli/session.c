@@ -10,6 +10,8 @@
 #include "kernels/filemap.h"
 #include "kernels/size.h"
 
+enum { MOST_NAME = 240 };  // HDF5 names here end at 255 bytes, a number comes after
+
 static void draw_step(void *context, int64_t done, int64_t total, const char *what)
 {
     bar_show(context, what, "tokens", done, total);
@@ -189,6 +191,14 @@ Status session_windows(Windows *w, const char **name, Session *se, Loaded *l)
     return windows_from_text(w, &l->arena, l->tokenizer, *name, text.at, text.n, &o);
 }
 
+Status session_layer(const Session *se, const char *model, const ModelConfig *c)
+{
+    if (se->s.maps_layer >= c->n_layers)
+        FAIL(ERR_RANGE, "--maps-layer %lld: the layers of %s are 0 to %lld",
+             (long long)se->s.maps_layer, model, (long long)c->n_layers - 1);
+    return OK;
+}
+
 Status session_bits(LogitBits *out, const Session *se, const char *bits)
 {
     const Settings *s = &se->s;
@@ -209,6 +219,19 @@ Status session_bits(LogitBits *out, const Session *se, const char *bits)
 }
 
 /* --- results --- */
+
+Status session_name(const char **out, Session *se, const SeriesSet *sets, int n,
+                    const char *name)
+{
+    *out = arena_printf(&se->arena, "%s", name);
+    /* The numbered name may be another folder's: n + 1 tries find a free one. */
+    for (int i = 0, number = n; *out && i < n; i++)
+        if (strcmp(sets[i].model, *out) == 0) {
+            *out = arena_printf(&se->arena, "%.*s (%d)", MOST_NAME, name, ++number);
+            i = -1;
+        }
+    return *out ? OK : STATUS(ERR_MEMORY, "out of memory for the name of %s", name);
+}
 
 Status session_root(SeriesSet *root, Session *se, const char *device)
 {

@@ -3,7 +3,7 @@
 #ifndef DQ_SESSION_H
 #define DQ_SESSION_H
 
-#include "analysis/tasks/windows.h"
+#include "analysis/windows.h"
 #include "quant/plan.h"
 #include "reports/cli/bar.h"
 #include "reports/cli/settings.h"
@@ -49,12 +49,20 @@ void            loaded_close(Loaded *l);
 MUST_USE Status session_windows(Windows *w, const char **name, Session *se, Loaded *l);
 int64_t         session_context(const Session *se, const ModelConfig *c);
 
+/* Refuses a --maps-layer the model does not have. */
+MUST_USE Status session_layer(const Session *se, const char *model, const ModelConfig *c);
+
 /* bits: what holds where --logit-bits was not given. */
 MUST_USE Status session_bits(LogitBits *out, const Session *se, const char *bits);
 
 /* Path of a file of the example pair, where it was built or installed; NULL
  * where it is not there. In the session's arena. */
 const char *session_example(Session *se, const char *file);
+
+/* The name of a model as a group of a file: its folder's, with a number where one
+ * of sets[n] has it already. In the session's arena. */
+MUST_USE Status session_name(const char **out, Session *se, const SeriesSet *sets, int n,
+                             const char *name);
 
 /* Root attributes of a statistics file: program, version, command, device. */
 MUST_USE Status session_root(SeriesSet *root, Session *se, const char *device);

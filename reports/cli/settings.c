@@ -169,6 +169,8 @@ static Status parse_choice(const char **out, const OptionRow *o, const char *val
 static Status set_option(Settings *s, Arena *a, const OptionRow *o, const char *value)
 {
     void *field = (char *)s + o->offset;
+    if (value && !*value && o->offset != AT(prompt))
+        FAIL(ERR_USAGE, "--%s: an empty %s", o->name, o->argument);
     switch (o->kind) {
     case OPT_FLAG:
         *(bool *)field = true;
@@ -268,6 +270,9 @@ Status settings_parse(Settings *s, Arena *a, int argc, char **argv)
             only_inputs = true;
         else if (!only_inputs && argv[i][0] == '-' && argv[i][1])
             TRY(parse_option(s, a, argc, argv, &i));
+        else if (!*argv[i])
+            FAIL(ERR_USAGE, "%s: an empty argument, expected %s", argv[1],
+                 verb_row(s->verb)->inputs);
         else
             TRY(add_to_list(&s->inputs, verb_row(s->verb)->inputs, argv[i]));
     }

@@ -164,6 +164,50 @@ TEST(report_refuses_what_is_not_ours)
     T_OK(!exists("page/index.html"));
 }
 
+/* What a file calls its things must not break the line or steer the terminal. */
+TEST(a_failure_is_one_line_whatever_the_names)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/odd", check_tmp());
+    T_OK(mkdir(path, 0777) == 0);
+    write_text("odd/config.json", "{\"architectures\": [\"a\\nb\\u001b[31m\xc2\x9b" "2J\"]}");
+    Outcome *o = run("inspect odd");
+    T_OK(fails(o, 1, "a?b?[31m?2J", "config.json"));
+    T_OK(!strchr(o->err, 27));
+}
+
+TEST(closed_streams_are_not_taken_for_files)
+{
+    static const char CLOSED[] = "sh -c 'exec \"$0\" \"$@\" <&- >&-'";
+    write_text("ids.txt", "1 2 3 4 5 6 7 8 9 10 11 12");
+    Outcome *o = run_after(CLOSED, with_model("analyze %s -q --tokens ids.txt -o c.h5", TINY));
+    T_OK(fails(o, 1, "standard output", ""));
+    T_OK(o->out[0] == 0);
+    T_OK(run("report c.h5 -o page-of-c")->code == 0);  // whole, nothing printed into it
+}
+
+/* Hours of work are not begun where their end is known. */
+TEST(what_can_be_known_is_checked_first)
+{
+    T_OK(fails(run("analyze nowhere -o gone/a.h5"), 1, "gone/a.h5", "No such file"));
+    T_OK(fails(run(with_model("analyze %s -q --tokens x --maps-layer 3", TINY)), 1,
+               "--maps-layer 3", "0 to 2"));
+    T_OK(fails(run(with_model("compare %s nowhere -q -o unmade", PAIR)), 1, "nowhere",
+               "No such file"));
+    T_OK(!exists("unmade"));
+    T_OK(fails(run("inspect ''"), 2, "empty", "MODEL"));
+    T_OK(fails(run("analyze a -o ''"), 2, "--out", "empty"));
+}
+
+/* "." cannot name a group of the file; the folder has a name. */
+TEST(a_model_is_called_by_its_folder)
+{
+    write_text("ids.txt", "1 2 3 4 5 6 7 8 9 10 11 12");
+    Outcome *o = run(with_model("analyze %s/. -q --json --tokens ids.txt -o dot.h5", TINY));
+    T_OK(o->code == 0 && exists("dot.h5"));
+    T_OK(strstr(o->out, "\"model\":\"diff_gqa\""));
+}
+
 TEST(inspect_shows_heads_and_lambda)
 {
     Outcome *o = run(with_model("inspect %s", TINY));
