@@ -15,21 +15,32 @@ static Status file_path(const char **path, Arena *a, const char *folder, const c
     return OK;
 }
 
-/* The page comes last: where it stands, its pictures stand beside it. */
+/* All are written beside their targets before the first takes its place: where
+ * the disk is full no picture is left without its page. The page comes last:
+ * where it stands, its pictures stand beside it. */
 static Status write_files(Arena *a, const char *folder, const Figures *figures,
                           const TextBuf *page, ReportFiles *files)
 {
-    ARENA_NEW(files->paths, a, figures->n + 1);
+    Status s = OK;
+    OutFile *out;
+    int n = figures->n;
+    ARENA_NEW(files->paths, a, n + 1);
+    ARENA_NEW(out, a, n + 1);
     TRY(outfile_folder(a, folder));
-    for (int i = 0; i < figures->n; i++) {
-        const Figure *f = &figures->at[i];
-        TRY(file_path(&files->paths[i + 1], a, folder, f->file));
-        TRY(outfile_save(a, files->paths[i + 1], f->png.data, f->png.size));
+    for (int i = 0; i <= n; i++) {
+        const Figure *f = i ? &figures->at[i - 1] : NULL;
+        GUARD(file_path(&files->paths[i], a, folder, f ? f->file : "index.html"));
+        GUARD(outfile_open(&out[i], a, files->paths[i]));
+        GUARD(outfile_write(&out[i], f ? (const void *)f->png.data : page->at,
+                            f ? f->png.size : page->n));
     }
-    TRY(file_path(&files->paths[0], a, folder, "index.html"));
-    TRY(outfile_save(a, files->paths[0], page->at, page->n));
-    files->n = figures->n + 1;
-    return OK;
+    for (int i = n; i >= 0; i--)
+        GUARD(outfile_commit(&out[i]));
+    files->n = n + 1;
+out:
+    for (int i = 0; i <= n; i++)
+        outfile_close(&out[i]);
+    return s;
 }
 
 Status report_write(Arena *a, const char *folder, const SeriesSet *sets, int n_sets,

@@ -226,6 +226,10 @@ TEST(analyze_then_report)
     T_OK(strstr(o->out, "top-100") && strstr(o->out, "median"));
     o = run("report tiny.h5 -o page");
     T_OK(o->code == 0 && exists("page/index.html"));
+    /* Room for each picture, not for the page that holds them all. */
+    o = run_after("trap '' XFSZ; ulimit -f 200;", "report tiny.h5 -o full");
+    T_OK(fails(o, 1, "full/index.html", "File too large"));
+    T_OK(exists("page/logits-heads.png") && !exists("full/logits-heads.png"));
     o = run(with_model("analyze %s -q --json --tokens ids.txt", TINY));
     T_OK(o->code == 0 && strstr(o->out, "\"outliers\": ["));
 }
