@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # lint.sh - the rules of the house that a compiler does not check. Quiet if all hold.
 set -u
+export LC_ALL=C.UTF-8   # a character is a character, however many bytes
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 found=0
 # complain RULE LINES: prints them when there are any
