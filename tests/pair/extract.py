@@ -1,9 +1,10 @@
-"""Unpacked documentation packages -> one text file for training, one held out.
+"""Unpacked documentation packages -> train.txt, check.txt, heldout.txt.
 
 usage: extract.py UNPACKED_DIR OUT_DIR
 
+UNPACKED_DIR/train/PACKAGE feeds the first two, UNPACKED_DIR/apart/PACKAGE the third.
 A document is one file of a package. A paragraph that was seen before, anywhere,
-is dropped, so nothing of the held-out documents occurs in the training text.
+is dropped, so nothing of the training text occurs in the other two.
 """
 import gzip
 import hashlib
@@ -13,7 +14,8 @@ import pathlib
 import re
 import sys
 
-HOLD_OUT_BYTES = 270_000      # of running text in heldout.txt
+CHECK_CHARACTERS = 270_000     # of running text in check.txt
+HELD_OUT_CHARACTERS = 260_000  # in heldout.txt
 BLOCK = {"p", "li", "dd", "dt", "h1", "h2", "h3", "h4", "h5", "title", "td", "th",
          "div", "section", "tr", "item", "page", "note", "table", "body", "blockquote"}
 SKIP = {"script", "style", "pre", "head", "nav", "form", "svg", "math", "table",
@@ -66,6 +68,13 @@ def is_prose(text):
     return letters >= 0.88 * len(text) and re.search(r"[.:;!?)\"]$", text) is not None
 
 
+def is_english(text):
+    """The commonest English words make up a quarter of English prose, a few per cent of others."""
+    words = re.findall(r"[a-z]+", text.lower())
+    common = sum(w in {"the", "of", "to", "and", "is", "that", "for", "with", "be"} for w in words)
+    return common >= 0.08 * len(words)
+
+
 def paragraphs(path):
     """-> (path, [paragraph])."""
     raw = path.read_bytes()
@@ -91,7 +100,7 @@ def wanted(path, root):
     if re.search(r"copyright|changelog|genindex|search\.html|/_sources/|news|\.(js|css|png|jpg|svg)", name):
         return False
     if re.search(r"/(ca|cs|da|de|el|es|fr|fi|gl|hu|it|ja|ko|nl|pl|pt|pt_br|pt-br|ru|sl|sv|tr|uk|zh_cn|zh_tw|"
-                 r"translations|[a-z]{2}_[a-z]{2}|[a-z]{2}-[a-z]{2})/", name):
+                 r"translations|[a-z]{2}_[a-z]{2}|(?!en-)[a-z]{2}-[a-z]{2})/", name):
         return False
     if re.search(r"\.html\.(?!en)[a-z]{2}", name) or re.search(r"\.(de|fr|ja|ko|es|tr|pt-br|zh-cn|da|ru)(\.|$)", name):
         return False
@@ -100,43 +109,66 @@ def wanted(path, root):
     return name.endswith((".html", ".htm", ".html.gz", ".html.en", ".xhtml", ".txt", ".txt.gz", ".dict.dz", ".en.html"))
 
 
-def main():
-    root, out = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
+def documents(root, seen):
+    """-> [(name, text)] in an order that is the same shuffle on every machine."""
     files = sorted(p for p in root.rglob("*") if p.is_file() and not p.is_symlink() and wanted(p, root))
-    seen, documents = set(), []
+    found = []
     with multiprocessing.Pool() as pool:
-        for path, found in pool.imap(paragraphs, files, chunksize=16):
+        for path, parts in pool.imap(paragraphs, files, chunksize=16):
             new = []
-            for p in found:
+            for p in parts:
                 key = hashlib.blake2b(p.lower().encode(), digest_size=8).digest()
                 if key not in seen:
                     seen.add(key)
                     new.append(p)
             text = "\n\n".join(new)
-            if len(text) >= 400:
-                documents.append((str(path.relative_to(root)), text))
+            if len(text) >= 400 and is_english(text):
+                found.append((str(path.relative_to(root)), text))
+    return sorted(found, key=lambda d: hashlib.sha256(d[0].encode()).digest())
 
-    # Order by hash: the same shuffle on every machine. The first documents are held out.
-    documents.sort(key=lambda d: hashlib.sha256(d[0].encode()).digest())
+
+def by_package(found):
+    sizes = {}
+    for name, text in found:
+        package = name.split("/")[0]
+        sizes[package] = sizes.get(package, 0) + len(text)
+    return sizes
+
+
+def main():
+    root, out = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
+    seen = set()
+    found = documents(root / "train", seen)
+
+    # The first documents of the shuffle are for the checks during training.
     held, size, i = [], 0, 0
-    while size < HOLD_OUT_BYTES:
-        name, text = documents[i]
+    while size < CHECK_CHARACTERS:
+        name, text = found[i]
         if len(text) < 40_000:          # no single book may fill it
             held.append(text)
             size += len(text) + 2
         else:
-            documents.append(documents[i])
+            found.append(found[i])
         i += 1
-    (out / "heldout.txt").write_text("\n\n".join(held) + "\n", encoding="utf-8")
-    train = [text for _, text in documents[i:]]
-    # \f separates documents; train.py puts EOS there.
-    (out / "train.txt").write_text("\f".join(train), encoding="utf-8")
-    by_package = {}
-    for name, text in documents:
-        by_package[name.split("/")[0]] = by_package.get(name.split("/")[0], 0) + len(text)
-    for package, n in sorted(by_package.items()):
-        print(f"{package} {n}")
-    print(f"{len(train)} documents, {sum(map(len, train))} characters; held out {len(held)}, {size}")
+    (out / "check.txt").write_text("\n\n".join(held) + "\n", encoding="utf-8")
+    # \f separates documents; corpus.py puts EOS there.
+    (out / "train.txt").write_text("\f".join(t for _, t in found[i:]), encoding="utf-8")
+
+    # Packages kept wholly apart, an equal share of each.
+    apart = documents(root / "apart", seen)
+    share = HELD_OUT_CHARACTERS // len(by_package(apart))
+    left, held = {}, []
+    for name, text in apart:
+        package = name.split("/")[0]
+        if len(text) < min(20_000, left.get(package, share)):
+            held.append((name, text))
+            left[package] = left.get(package, share) - len(text)
+    (out / "heldout.txt").write_text("\n\n".join(t for _, t in held) + "\n", encoding="utf-8")
+
+    for title, part in ("train and check", found), ("held out", held):
+        print(f"{title}: {len(part)} documents, {sum(len(t) for _, t in part)} characters")
+        for package, n in sorted(by_package(part).items()):
+            print(f"    {package} {n}")
 
 
 if __name__ == "__main__":
