@@ -1,6 +1,8 @@
 /* report.c - draws the figures, then writes pictures and page into a folder. */
 #include "reports/report.h"
 
+#include <string.h>
+
 #include "reports/draw/figures.h"
 #include "reports/draw/page.h"
 #include "reports/outfile.h"
@@ -43,6 +45,13 @@ out:
     return s;
 }
 
+static ColorChoice color_choice(const ReportOptions *o)
+{
+    if (o->color && strcmp(o->color, "linear") == 0)
+        return COLOR_LINEAR;
+    return o->color && strcmp(o->color, "log") == 0 ? COLOR_LOG : COLOR_AUTO;
+}
+
 Status report_write(Arena *a, const char *folder, const SeriesSet *sets, int n_sets,
                     const ReportOptions *options, ReportFiles *files)
 {
@@ -55,7 +64,8 @@ Status report_write(Arena *a, const char *folder, const SeriesSet *sets, int n_s
         FAIL(ERR_RANGE, "%s: a report of %d models, expected 1 to %d", folder, n_sets,
              FIGURES_MODELS);
     textbuf_init(&page, &scratch);
-    GUARD(figures_draw(&figures, &scratch, sets, n_sets, options->map_head));
+    GUARD(figures_draw(&figures, &scratch, sets, n_sets, options->map_head,
+                       color_choice(options)));
     GUARD(page_write(&page, &scratch, sets, n_sets, &figures, options));
     s = write_files(a, folder, &figures, &page, files ? files : &unwanted);
 out:

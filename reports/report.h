@@ -11,6 +11,7 @@ typedef struct {
     const char *h5_name;    // file name of the statistics as the page names it,
                             // relative to the page; NULL: that part is left out
     const char *version;    // NULL: DQ_VERSION
+    const char *color;      // of heatmaps: "linear" or "log" for all; NULL: as suits each
     int64_t     map_head;   // head whose maps are drawn; -1: chosen, and named
 } ReportOptions;
 

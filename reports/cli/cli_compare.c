@@ -169,7 +169,8 @@ static Status write_files(ReportFiles *files, Session *se, const Comparison *c)
     const char *h5 = arena_printf(&se->arena, "%s/%s", se->s.out, H5_NAME);
     if (!h5)
         FAIL(ERR_MEMORY, "out of memory for the name of %s", H5_NAME);
-    ReportOptions o = {.command = se->command, .h5_name = H5_NAME, .map_head = -1};
+    ReportOptions o = {.command = se->command, .h5_name = H5_NAME, .map_head = -1,
+                       .color = se->s.color};
     TRY(session_root(&root, se, c->device));
     TRY(h5_write(&se->arena, h5, c->sets, c->n, &root));
     return report_write(&se->arena, se->s.out, c->sets, c->n, &o, files);

@@ -29,7 +29,8 @@ Status verb_report(Session *se)
     SeriesSet    *sets;
     ReportFiles   files;
     int           n = 0;
-    ReportOptions o = {.command = se->command, .map_head = -1};
+    ReportOptions o = {.command = se->command, .map_head = -1,
+                       .color = se->s.color};
     if (!se->s.out)
         FAIL(ERR_USAGE, "report needs a folder for its results: --out FOLDER");
     ARENA_NEW(sets, &se->arena, MOST_SETS);

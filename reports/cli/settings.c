@@ -83,6 +83,8 @@ static const OptionRow OPTIONS[] = {
      "(default fp)"},
     {"maps-layer", 0, MEASURE, OPT_INT, AT(maps_layer), "L", 0, INT32_MAX,
      "layer whose whole maps are kept for one passage (default: that of the largest logit)"},
+    {"color", 0, VERB_COMPARE | VERB_REPORT, OPT_CHOICE, AT(color), "auto|linear|log", 0, 0,
+     "how the heatmaps' colours follow magnitude (default: as suits each picture)"},
     {"no-record", 0, VERB_ANALYZE, OPT_FLAG, AT(no_record), NULL, 0, 0,
      "run without recording, to time it"},
     {"prompt", 0, VERB_GENERATE, OPT_TEXT, AT(prompt), "TEXT", 0, 0, "text to continue"},

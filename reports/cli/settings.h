@@ -24,7 +24,7 @@ typedef struct {
     Verb        verb;
     TextList    inputs;        // MODEL... or S.h5...
     TextList    texts, tasks, weights, logit_bits;
-    const char *tokens, *out, *device, *dtype, *logit_scale, *bos, *prompt;
+    const char *tokens, *out, *device, *dtype, *logit_scale, *bos, *prompt, *color;
     int64_t     threads, context, max_tokens, maps_layer, n_tokens;
     bool        json, quiet, no_record, help, version;
 } Settings;

@@ -13,6 +13,7 @@ typedef struct {
     Font             font;
     const SeriesSet *sets;
     int              n_sets;
+    ColorChoice      color;
 } FigureWork;
 
 /* Encodes the canvas into the list and empties the scratch arena. file, alt and

@@ -64,6 +64,14 @@ static Status finish(Panels *p, Heatmap *h, const char *file, const char *alt,
     return figure_add(p->work, &canvas, file, alt, caption);
 }
 
+/* Of all panels together, as the user asked or else as suits the figure. */
+static ColorScale fit_scale(const Panels *p, bool log_scale, bool choose, double decades)
+{
+    if (p->work->color != COLOR_AUTO)
+        return colors_fit(&p->range, p->work->color == COLOR_LOG, false, decades);
+    return colors_fit(&p->range, log_scale, choose, decades);
+}
+
 /* --- layer x head --- */
 
 static Status draw_heads(FigureWork *w)
@@ -86,7 +94,7 @@ static Status draw_heads(FigureWork *w)
     Heatmap h = {.title = "Largest attention logit of every head",
                  .subtitle = "max |q·k/√d| over all allowed positions of the text",
                  .x_label = "head", .y_label = "layer", .value_label = "largest |logit|",
-                 .scale = colors_fit(&p.range, false, true, 4),
+                 .scale = fit_scale(&p, false, true, 4),
                  .columns = (int)i64_min(p.n, 3)};
     return finish(&p, &h, "logits-heads.png",
                   "Heatmap of the largest attention logit, layer by head, one panel a model "
@@ -131,7 +139,7 @@ static Status draw_wide(FigureWork *w, const Wide *wide)
         return OK;
     Heatmap h = {.title = wide->title, .subtitle = wide->subtitle, .x_label = wide->x_label,
                  .y_label = "layer", .value_label = "largest |hidden state|",
-                 .scale = colors_fit(&p.range, true, false, 4), .columns = 1};
+                 .scale = fit_scale(&p, true, false, 4), .columns = 1};
     return finish(&p, &h, wide->file, wide->alt, wide->caption);
 }
 
@@ -247,7 +255,7 @@ static Status draw_maps(FigureWork *w, int64_t map_head)
                  .y_label = "query (attending)", .value_label = "attention weight",
                  .causal = true,
                  .zero_label = "later tokens, hidden from earlier ones",
-                 .scale = colors_fit(&p.range, true, false, 3), .square = true,
+                 .scale = fit_scale(&p, true, false, 3), .square = true,
                  .columns = p.n == 4 ? 2 : (int)i64_min(p.n, 3)};
     return finish(&p, &h, "attention-maps.png",
                   "Heatmaps of attention weights, query by key, for the maps of one head.",
@@ -257,10 +265,11 @@ static Status draw_maps(FigureWork *w, int64_t map_head)
                   "(blue). A plain model has one map and no negative weights.");
 }
 
-Status figures_draw(Figures *f, Arena *a, const SeriesSet *sets, int n_sets, int64_t map_head)
+Status figures_draw(Figures *f, Arena *a, const SeriesSet *sets, int n_sets, int64_t map_head,
+                    ColorChoice color)
 {
     Status s = OK;
-    FigureWork w = {.out = f, .arena = a, .sets = sets,
+    FigureWork w = {.out = f, .arena = a, .sets = sets, .color = color,
                     .n_sets = n_sets < FIGURES_MODELS ? n_sets : FIGURES_MODELS};
     *f = (Figures){0};
     GUARD(font_open(&w.font));

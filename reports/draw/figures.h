@@ -20,10 +20,13 @@ typedef struct {
     Figure at[FIGURES_MAX];
 } Figures;
 
+/* How the heatmaps' colours follow magnitude; AUTO: what suits each figure. */
+typedef enum { COLOR_AUTO, COLOR_LINEAR, COLOR_LOG } ColorChoice;
+
 /* All pictures the sets have figures for, in the order of the page. map_head:
  * the head whose maps are shown, -1: the one where map 2 takes most away. */
 MUST_USE Status figures_draw(Figures *f, Arena *a, const SeriesSet *sets, int n_sets,
-                             int64_t map_head);
+                             int64_t map_head, ColorChoice color);
 /* NULL where it was not drawn. */
 const Figure *figures_find(const Figures *f, const char *file);
 

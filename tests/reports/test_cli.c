@@ -62,6 +62,14 @@ static bool exists(const char *name)
     return stat(path, &st) == 0;
 }
 
+static bool differ(const char *one, const char *other)
+{
+    char command[512];
+    snprintf(command, sizeof command, "cd '%s' && cmp -s %s %s", check_tmp(), one, other);
+    int status = system(command);
+    return WIFEXITED(status) && WEXITSTATUS(status) == 1;
+}
+
 /* Did it fail with that code, and one line that has both words? */
 static bool fails(const Outcome *o, int code, const char *word, const char *other)
 {
@@ -230,6 +238,9 @@ TEST(analyze_then_report)
     o = run_after("trap '' XFSZ; ulimit -f 200;", "report tiny.h5 -o full");
     T_OK(fails(o, 1, "full/index.html", "File too large"));
     T_OK(exists("page/logits-heads.png") && !exists("full/logits-heads.png"));
+    T_OK(run("report tiny.h5 -o linear --color linear")->code == 0);
+    T_OK(run("report tiny.h5 -o log --color log")->code == 0);
+    T_OK(differ("linear/hidden-channels.png", "log/hidden-channels.png"));
     o = run(with_model("analyze %s -q --json --tokens ids.txt", TINY));
     T_OK(o->code == 0 && strstr(o->out, "\"outliers\": ["));
 }
