@@ -29,7 +29,12 @@ const char *status_text(void);
 _Noreturn void status_panic(const char *file, int line, const char *what);
 
 #define STATUS(code, ...) status_make((code), __VA_ARGS__)
-#define FAIL(code, ...) return status_make((code), __VA_ARGS__)
+/* Returns the code itself, so that the compiler sees that it is not OK. */
+#define FAIL(code, ...)                        \
+    do {                                       \
+        status_make((code), __VA_ARGS__);      \
+        return (code);                         \
+    } while (0)
 #define TRY(call)                              \
     do {                                       \
         Status try_status_ = (call);           \
