@@ -109,6 +109,7 @@ static Status join_texts(TextBuf *text, const char **name, Session *se, Arena *a
         list.at[0] = session_example(se, "heldout.txt");
         if (!list.at[0])
             FAIL(ERR_USAGE, "no text to run over: give --text FILE");
+        session_say(se, "No --text: running over the example text, %s", list.at[0]);
         list.n = 1;
     }
     TextBuf names;

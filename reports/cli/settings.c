@@ -28,7 +28,8 @@ static const VerbRow VERBS[] = {
     {VERB_COMPARE, "compare", "MODEL MODEL...", 2, 8,
      "The whole study on two or more models: outliers, accuracy and perplexity over the "
      "bits of\nthe attention logits, pictures, one HDF5 file and one page to read.",
-     "diffquant compare tests/pair/diff tests/pair/base --text tests/pair/heldout.txt -o out"},
+     "diffquant compare tests/pair/diff tests/pair/base --text tests/pair/heldout.txt \\\n"
+     "      --task tests/pair/retrieval.jsonl -o out"},
     {VERB_REPORT, "report", "S.h5...", 1, 8,
      "Draw the pictures and write the page again from stored statistics, without the "
      "models.",
@@ -60,7 +61,8 @@ enum {
 
 static const OptionRow OPTIONS[] = {
     {"text", 0, MEASURE, OPT_LIST, AT(texts), "FILE", 0, 0,
-     "UTF-8 text to run over; may be given several times"},
+     "UTF-8 text to run over; may be given several times (default: the example text,\n"
+     "software documentation)"},
     {"tokens", 0, VERB_ANALYZE, OPT_TEXT, AT(tokens), "FILE", 0, 0,
      "token ids to run over, in decimal, instead of text"},
     {"task", 0, VERB_COMPARE, OPT_LIST, AT(tasks), "FILE", 0, 0,
@@ -68,19 +70,21 @@ static const OptionRow OPTIONS[] = {
     {"out", 'o', WRITE, OPT_TEXT, AT(out), "PATH", 0, 0,
      "where results go: a file for analyze, a folder for compare and report"},
     {"context", 0, MEASURE | VERB_INSPECT, OPT_INT, AT(context), "N", 2, INT32_MAX,
-     "tokens in a window (default 512, or what the model allows if that is less)"},
+     "tokens in a window (default 512, or what the model allows if that is less;\n"
+     "more than it allows is run with a warning)"},
     {"max-tokens", 0, MEASURE, OPT_INT, AT(max_tokens), "N", 2, INT32_MAX,
      "stop after so many tokens of text"},
     {"bos", 0, MEASURE, OPT_CHOICE, AT(bos), "auto|none", 0, 0,
      "begin each window with the BOS token where the tokenizer does (default), or not"},
     {"logit-bits", 0, MEASURE, OPT_SPLIT, AT(logit_bits), "LIST", 0, 0,
-     "bits of the attention logits, of 16,8,6,4; 16 leaves them as they are\n"
-     "(default 16 for analyze, all four for compare)"},
+     "bits of the attention logits, of 16,8,6,4; 16 leaves them as they are; analyze\n"
+     "takes one of them "
+     "(default 16; compare: all four)"},
     {"logit-scale", 0, MEASURE, OPT_CHOICE, AT(logit_scale), "tensor|head|row", 0, 0,
      "what shares one scale: all logits of a layer (default), a head's map, a row"},
     {"weights", 0, MEASURE, OPT_SPLIT, AT(weights), "LIST", 0, 0,
-     "weights rounded to nearest in memory: fp, w8, w6, w4, w4:g64, w4:g128:asym ...\n"
-     "(default fp)"},
+     "weights rounded to nearest in memory: fp, w8, w6, w4, w4:g64, w4:g128:asym ...;\n"
+     "analyze takes one of them (default fp)"},
     {"maps-layer", 0, MEASURE, OPT_INT, AT(maps_layer), "L", 0, INT32_MAX,
      "layer whose whole maps are kept for one passage (default: that of the largest logit)"},
     {"color", 0, VERB_COMPARE | VERB_REPORT, OPT_CHOICE, AT(color), "auto|linear|log", 0, 0,

@@ -119,7 +119,8 @@ static void explanation(Page *p)
 {
     textbuf_add(p->b,
         "<h2>What was measured</h2>\n"
-        "<p>A 4-bit number can take 16 values. To store a list of numbers so, they are divided "
+        "<p>A 4-bit number can take 16 values (15 are used, as many below zero as above). To "
+        "store a list of numbers so, they are divided "
         "by a common scale that lets the largest just fit, and rounded. One number much larger "
         "than the others, an <b>outlier</b>, makes the steps coarse for all of them.</p>\n"
         "<p><b>Attention logits</b> say how strongly one token attends to another, before the "
@@ -200,7 +201,8 @@ static Status accuracy(Page *p)
     textbuf_add(p->b, "<h2>What fewer bits cost</h2>\n"
                 "<p>The same models again, with their attention logits rounded to fewer bits "
                 "as they are computed. Nothing is trained again. Two figures of a model "
-                "differ for certain only where they are several standard errors apart.</p>\n");
+                "differ beyond noise where they are more than two standard errors apart: a "
+                "hint, not a proof.</p>\n");
     table(p, &t);
     scale_note(p);
     attr_note(p, "How it was scored: ", "eval_convention");
