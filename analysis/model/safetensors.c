@@ -126,7 +126,7 @@ static Status read_tensor(ModelTensor *t, Extent *e, const Parse *p, const Json 
     if ((size_t)(e->end - e->begin) != bytes)
         FAIL(ERR_FORMAT, "%s: tensor %s has %lld bytes, expected %zu from its shape", p->path,
              v->key, (long long)(e->end - e->begin), bytes);
-    /* May point past the mapping for now; check_outline refuses that file. */
+    /* May point past the mapping: check_outline then refuses the file. */
     t->view.data = (void *)((uintptr_t)p->data + (uintptr_t)e->begin);
     return OK;
 }

@@ -11,7 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels/cpu/cpu_vec.h"
+#include "kernels/cpu/cpu_vec_math.h"
 #include "kernels/half.h"
 
 /* Registers: MR x NV sums, NV of b, one of a; 32 with avx512, else 16. */
@@ -111,21 +111,10 @@ static void product(const Product *p, int64_t rows, int64_t cols, int64_t depth,
 /* --- exp and softmax --- */
 
 /* exp(x) for x <= 88, within 1 ulp; 0 below -87.3, where results would soon be
- * subnormal: slow, and nothing beside a sum of at least 1. x = n ln2 + r;
- * exp(r) = 1 + r + r^2 P(r), |r| <= ln2 / 2, P minimax: 2^-28 relative. */
+ * subnormal: slow, and nothing beside a sum of at least 1. */
 ALWAYS Vec vec_exp(Vec x)
 {
-    const Vec shifter = vec_all(0x1.8p23f);  // adding it rounds to an integer
-    Vec shifted = vec_fma(x, vec_all(0x1.715476p+0f), shifter);
-    Vec n = shifted - shifter;
-    Vec r = vec_fma(n, vec_all(-0x1.63p-1f), x);        // ln2, 9 bits: exact
-    r = vec_fma(n, vec_all(0x1.bd0106p-13f), r);        // and the rest
-    Vec p = vec_all(0x1.6a23cep-10f);
-    p = vec_fma(p, r, vec_all(0x1.123a20p-7f));
-    p = vec_fma(p, r, vec_all(0x1.5558f2p-5f));
-    p = vec_fma(p, r, vec_all(0x1.555492p-3f));
-    p = vec_fma(p, r, vec_all(0x1.fffffcp-2f));
-    p = vec_fma(p, r * r, r) + vec_all(1);
+    Vec n, shifted, p = vec_exp_reduced(x, &n, &shifted);
     Vec y = (Vec)((Uvec)p + ((Uvec)shifted << 23));     // times 2^n
     y = vec_if_less(x, vec_all(-87.3f), vec_all(0), y);
     return vec_keep_nan(x, y);

@@ -19,23 +19,29 @@ ALWAYS Vec vec_scale(Vec p, Vec n, Vec shifted)
 #endif
 }
 
-/* exp(x) within 1 ulp for every x, NaN stays NaN. x = n ln2 + r; exp(r) = 1 +
- * r + r^2 P(r), |r| <= ln2 / 2, P minimax: 2^-28 relative. */
-ALWAYS Vec vec_exp_full(Vec x)
+/* exp(r) with x = n ln2 + r: 1 + r + r^2 P(r), |r| <= ln2 / 2, P minimax: 2^-28
+ * relative. *shifted is n + 1.5 * 2^23, whose low bits are n as an integer. */
+ALWAYS Vec vec_exp_reduced(Vec x, Vec *n, Vec *shifted)
 {
     const Vec shifter = vec_all(0x1.8p23f);  // adding it rounds to an integer
-    /* The second argument of min and max is what NaN passes through. */
-    Vec clamped = vec_min(vec_all(89), vec_max(vec_all(-105), x));
-    Vec shifted = vec_fma(clamped, vec_all(0x1.715476p+0f), shifter);
-    Vec n = shifted - shifter;
-    Vec r = vec_fma(n, vec_all(-0x1.63p-1f), clamped);  // ln2, 9 bits: exact
-    r = vec_fma(n, vec_all(0x1.bd0106p-13f), r);        // and the rest
+    *shifted = vec_fma(x, vec_all(0x1.715476p+0f), shifter);
+    *n = *shifted - shifter;
+    Vec r = vec_fma(*n, vec_all(-0x1.63p-1f), x);       // ln2, 9 bits: exact
+    r = vec_fma(*n, vec_all(0x1.bd0106p-13f), r);       // and the rest
     Vec p = vec_all(0x1.6a23cep-10f);
     p = vec_fma(p, r, vec_all(0x1.123a20p-7f));
     p = vec_fma(p, r, vec_all(0x1.5558f2p-5f));
     p = vec_fma(p, r, vec_all(0x1.555492p-3f));
     p = vec_fma(p, r, vec_all(0x1.fffffcp-2f));
-    p = vec_fma(p, r * r, r) + vec_all(1);
+    return vec_fma(p, r * r, r) + vec_all(1);
+}
+
+/* exp(x) within 1 ulp for every x; NaN stays NaN. */
+ALWAYS Vec vec_exp_full(Vec x)
+{
+    /* The second argument of min and max is what NaN passes through. */
+    Vec clamped = vec_min(vec_all(89), vec_max(vec_all(-105), x));
+    Vec n, shifted, p = vec_exp_reduced(clamped, &n, &shifted);
     return vec_scale(p, n, shifted);
 }
 
