@@ -242,7 +242,8 @@ TEST(window_of_whole_maps)
 TEST(window_parts_may_be_left_out)
 {
     Case c;
-    static float diff[H * 140 * 140];
+    static float diff[H * 140 * 140], maps[H * 2 * 140 * 140];
+    MapWindow only_maps = {0, 140, maps, NULL};
     MapWindow none = {-1, 140, NULL, NULL}, only_diff = {0, 140, NULL, diff};
     T_STATUS_OK(case_init(&c, &DIFF, 6));
     c.a.window = &none;
@@ -250,5 +251,8 @@ TEST(window_parts_may_be_left_out)
     c.a.window = &only_diff;
     T_STATUS_OK(case_run(&c, 2));
     T_NEAR(diff[0], 1 - (double)c.a.lambda, 1e-6);
+    c.a.window = &only_maps;
+    T_STATUS_OK(case_run(&c, 2));
+    T_NEAR(maps[0], 1, 1e-6);
     arena_close(&c.arena);
 }
