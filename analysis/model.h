@@ -89,12 +89,23 @@ MUST_USE Status model_load(Model *m, Arena *a, Backend *be, const char *path,
                            const ModelOptions *options);
 
 /* --- without weights: for inspect --- */
+
+/* How a tensor of few bits lies in its file (analysis/model/packed.h). */
+typedef struct Packed Packed;
+
 typedef struct {
-    const char *name;     // in the checkpoint
-    const char *file;     // shard's file name
-    Tensor      view;     // mapped: data valid while the ModelInfo is open, maybe unaligned
-    bool        quantizable;
+    const char   *name;    // in the checkpoint; of a packed one "<module>.weight"
+    const char   *file;    // shard's file name
+    Tensor        view;    // mapped: data valid while the ModelInfo is open, maybe unaligned
+    const Packed *packed;  // NULL: plain numbers. Else view has the matrix's shape [N,K], the
+                           //   dtype it is meant to be decoded to, and no data
+    bool          quantizable;
 } ModelTensor;
+
+/* Bytes it takes in its files, scales and zero points included. */
+size_t      model_tensor_bytes(const ModelTensor *t);
+/* "BF16", "4-bit g64", "6-bit channel asym", "Q4_K": into text[32]; returns text. */
+const char *model_tensor_format(const ModelTensor *t, char *text);
 
 typedef struct Checkpoint Checkpoint;
 

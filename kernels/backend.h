@@ -8,9 +8,11 @@
 #ifndef DQ_BACKEND_H
 #define DQ_BACKEND_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "kernels/arena.h"
+#include "kernels/codes.h"
 #include "kernels/record.h"
 #include "kernels/tensor.h"
 
@@ -20,6 +22,7 @@ typedef struct Backend Backend;
 typedef struct {
     int64_t n, k;           // outputs N, inputs K
     Dtype   dtype;          // DTYPE_F32 or DTYPE_BF16: of the product
+    int     bits;           // 0: numbers of dtype; 4, 6, 8: codes, decoded as they are used
     void   *packed;         // the backend's own
     Tensor  bias;           // [N] f32, data NULL when there is none
 } Linear;
@@ -77,6 +80,18 @@ typedef struct {
     MapWindow     *window;           // NULL: none
 } Attention;
 
+/* c [M,N] = alpha a b + beta c, f32, rows lda, ldb, ldc apart. a_t: a lies as
+ * [K,M], b_t: b lies as [N,K]. c overlaps neither a nor b. beta 0: c need not be
+ * set. All in the memory of the backend. */
+typedef struct {
+    int64_t      m, n, k;
+    float        alpha, beta;
+    const float *a, *b;
+    int64_t      lda, ldb, ldc;
+    bool         a_t, b_t;
+    float       *c;
+} MatrixProduct;
+
 /* Table of a device. Shapes were checked by op_...; see there. */
 typedef struct {
     const char *name;
@@ -85,6 +100,8 @@ typedef struct {
     Status (*upload)(Backend *, Tensor *dst, const void *host);
     Status (*download)(Backend *, void *host, const Tensor *src);
     Status (*linear_pack)(Backend *, Linear *, const float *w, const float *bias);
+    Status (*linear_codes)(Backend *, Linear *, const Codes *, const float *bias);
+    Status (*product)(Backend *, const MatrixProduct *);
     Status (*linear)(Backend *, Tensor *y, const Tensor *x, const Linear *w);
     Status (*embed)(Backend *, Tensor *y, const Tensor *table, const int32_t *ids);
     Status (*rmsnorm)(Backend *, Tensor *y, const Tensor *x, const Tensor *w, float eps);
@@ -124,6 +141,14 @@ MUST_USE Status backend_download(Backend *be, void *host, const Tensor *src);
  * copy lives in the backend's memory; w is no longer needed. */
 MUST_USE Status op_linear_pack(Backend *be, Linear *out, const float *w, const float *bias,
                                int64_t n, int64_t k, Dtype dtype);
+/* The same from codes, which stay codes: the packed copy takes bits / 8 bytes a
+ * weight and 4 or 8 a group. dtype BF16 rounds decoded weights to bf16. Groups
+ * of a multiple of 16 weights, or of whole rows, else ERR_UNSUPPORTED. */
+MUST_USE Status op_linear_codes(Backend *be, Linear *out, const Codes *c, const float *bias,
+                                Dtype dtype);
+/* A general product, for factorizations; sums in f32 in an order that depends on
+ * the shape alone. */
+MUST_USE Status op_product(Backend *be, const MatrixProduct *p);
 /* y [T,N] = x [T,K] W^T + bias. T == 1 (a step of generation) goes another way
  * than a batch and may differ from it in the last bit; op_score alike. */
 MUST_USE Status op_linear(Backend *be, Tensor *y, const Tensor *x, const Linear *w);

@@ -8,10 +8,8 @@
 #include "kernels/size.h"
 #include "quant/methods/rtn.h"
 
-enum { TEXT_BYTES = 32 };
-
-/* What an option says: one of three things, each at most once. */
-typedef enum { SETS_GROUP, SETS_ASYM, SETS_SCALE, N_SETS } OptionSets;
+/* What an option says: one of four things, each at most once. */
+typedef enum { SETS_GROUP, SETS_ASYM, SETS_SCALE, SETS_METHOD, N_SETS } OptionSets;
 
 static const struct {
     const char *text;
@@ -22,7 +20,8 @@ static const struct {
     {"g64", SETS_GROUP, 64},            {"g128", SETS_GROUP, 128},
     {"sym", SETS_ASYM, false},          {"asym", SETS_ASYM, true},
     {"f16", SETS_SCALE, DTYPE_F16},     {"bf16", SETS_SCALE, DTYPE_BF16},
-    {"f32", SETS_SCALE, DTYPE_F32},
+    {"f32", SETS_SCALE, DTYPE_F32},     {"rtn", SETS_METHOD, METHOD_RTN},
+    {"clip", SETS_METHOD, METHOD_CLIP}, {"gptq", SETS_METHOD, METHOD_GPTQ},
 };
 enum { N_OPTIONS = sizeof OPTIONS / sizeof OPTIONS[0] };
 
@@ -39,7 +38,7 @@ static Status parse_option(Scheme *s, bool *seen, const char *spec, const char *
         i++;
     if (i == N_OPTIONS)
         FAIL(ERR_USAGE, "weights \"%.60s\": \"%.*s\" is not one of channel, g32, g64, g128, "
-             "sym, asym, f16, bf16, f32", spec, (int)n, text);
+             "sym, asym, f16, bf16, f32, rtn, clip, gptq", spec, (int)n, text);
     if (seen[OPTIONS[i].sets])
         FAIL(ERR_USAGE, "weights \"%.60s\": \"%.*s\" says a second time what was said before",
              spec, (int)n, text);
@@ -51,10 +50,20 @@ static Status parse_option(Scheme *s, bool *seen, const char *spec, const char *
     case SETS_ASYM:
         s->asym = OPTIONS[i].value;
         break;
-    default:
+    case SETS_SCALE:
         s->scale = (Dtype)OPTIONS[i].value;
+        break;
+    default:
+        s->method = (Method)OPTIONS[i].value;
     }
     return OK;
+}
+
+const char *method_name(Method m)
+{
+    static const char *const NAMES[N_METHODS] = {"rtn", "clip", "gptq"};
+    CHECK((unsigned)m < N_METHODS);
+    return NAMES[m];
 }
 
 Status scheme_parse(Scheme *out, const char *spec)
@@ -83,11 +92,12 @@ const char *scheme_text(const Scheme *s, char *text)
 {
     if (!s->bits)
         return strcpy(text, "fp");
-    int n = snprintf(text, TEXT_BYTES, "w%d", s->bits);
+    int n = snprintf(text, SCHEME_TEXT, "w%d", s->bits);
     if (s->group)
-        n += snprintf(text + n, (size_t)(TEXT_BYTES - n), ":g%d", s->group);
-    snprintf(text + n, (size_t)(TEXT_BYTES - n), "%s%s", s->asym ? ":asym" : "",
-             s->scale == DTYPE_BF16 ? ":bf16" : s->scale == DTYPE_F32 ? ":f32" : "");
+        n += snprintf(text + n, (size_t)(SCHEME_TEXT - n), ":g%d", s->group);
+    snprintf(text + n, (size_t)(SCHEME_TEXT - n), "%s%s%s%s", s->asym ? ":asym" : "",
+             s->scale == DTYPE_BF16 ? ":bf16" : s->scale == DTYPE_F32 ? ":f32" : "",
+             s->method ? ":" : "", s->method ? method_name(s->method) : "");
     return text;
 }
 
@@ -102,7 +112,7 @@ double scheme_bits(const Scheme *s, int64_t K)
 Status plan_init(Plan *p, Arena *a, const char *spec)
 {
     Scheme s;
-    char text[TEXT_BYTES];
+    char text[SCHEME_TEXT];
     TRY(scheme_parse(&s, spec));
     const char *canonical = arena_printf(a, "%s", scheme_text(&s, text));
     if (!canonical)

@@ -9,7 +9,10 @@
  *                                many weights of a row
  *   sym | asym                   codes around zero (default), or min to max
  *   f16 | bf16 | f32             how scales are stored (default f16)
- * Example: "w4:g128:asym". */
+ *   rtn | clip | gptq            how codes are chosen: round to nearest with the range
+ *                                of the weights (default), the range of least error,
+ *                                GPTQ (which needs calibration text)
+ * Example: "w4:g128:asym:clip". */
 #ifndef DQ_PLAN_H
 #define DQ_PLAN_H
 
@@ -19,12 +22,17 @@
 #include "kernels/arena.h"
 #include "kernels/tensor.h"
 
+typedef enum { METHOD_RTN, METHOD_CLIP, METHOD_GPTQ, N_METHODS } Method;
+
 typedef struct {
-    int   bits;      // 4, 6, 8; 0: as they are
-    int   group;     // weights of a row that share a scale; 0: the whole row
-    bool  asym;
-    Dtype scale;     // F16, BF16 or F32: storage of scales
+    int    bits;     // 4, 6, 8; 0: as they are
+    int    group;    // weights of a row that share a scale; 0: the whole row
+    bool   asym;
+    Dtype  scale;    // F16, BF16 or F32: storage of scales
+    Method method;
 } Scheme;
+
+const char *method_name(Method m);  // "gptq"
 
 /* What rounding did: sums over all weights of a matrix. */
 typedef struct {
@@ -49,7 +57,8 @@ typedef struct {
 
 /* ERR_USAGE quotes the specification and the part that is wrong. */
 MUST_USE Status scheme_parse(Scheme *out, const char *spec);
-/* Canonical spelling, e.g. "w4:g64:asym"; at least 32 bytes; returns text. */
+/* Canonical spelling, e.g. "w4:g64:asym"; SCHEME_TEXT bytes; returns text. */
+enum { SCHEME_TEXT = 40 };
 const char *scheme_text(const Scheme *s, char *text);
 /* Bits a weight takes, scales and zero points included, in rows of K; 0 for fp,
  * where the checkpoint's dtype decides. */

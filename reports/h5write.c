@@ -10,8 +10,8 @@
 #include "kernels/size.h"
 #include "reports/h5.h"
 #include "reports/h5file.h"
-#include "reports/outfile.h"
-#include "reports/textbuf.h"
+#include "kernels/outfile.h"
+#include "analysis/textbuf.h"
 
 enum { CHUNK_BYTES = 1 << 20, SMALL_BYTES = 2048, DEFLATE_LEVEL = 6, NAME_BYTES = 256 };
 

@@ -5,8 +5,8 @@
 
 #include "reports/draw/figures.h"
 #include "reports/draw/page.h"
-#include "reports/outfile.h"
-#include "reports/textbuf.h"
+#include "kernels/outfile.h"
+#include "analysis/textbuf.h"
 
 /* Name of a file in the folder, kept in the list. */
 static Status file_path(const char **path, Arena *a, const char *folder, const char *name)

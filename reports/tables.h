@@ -4,7 +4,7 @@
 #define DQ_TABLES_H
 
 #include "analysis/series.h"
-#include "reports/textbuf.h"
+#include "analysis/textbuf.h"
 
 enum { TABLE_BITS = 16 };  // widths of logits that are shown at most
 

@@ -7,7 +7,7 @@
 #include "kernels/size.h"
 #include "reports/cli/verbs.h"
 #include "reports/h5.h"
-#include "reports/outfile.h"
+#include "kernels/outfile.h"
 #include "reports/report.h"
 
 static const char *const H5_NAME = "study.h5";

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "reports/textbuf.h"
+#include "analysis/textbuf.h"
 
 typedef struct {
     Verb        verb;

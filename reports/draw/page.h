@@ -5,7 +5,7 @@
 
 #include "reports/draw/figures.h"
 #include "reports/report.h"
-#include "reports/textbuf.h"
+#include "analysis/textbuf.h"
 
 /* Writes the whole page into b. */
 MUST_USE Status page_write(TextBuf *b, Arena *a, const SeriesSet *sets, int n_sets,

@@ -16,27 +16,33 @@ TEST(specifications)
         Scheme      want;
         const char *canonical;
     } ROWS[] = {
-        {"fp", {0, 0, false, DTYPE_F16}, "fp"},
-        {"w8", {8, 0, false, DTYPE_F16}, "w8"},
-        {"w6", {6, 0, false, DTYPE_F16}, "w6"},
-        {"w4", {4, 0, false, DTYPE_F16}, "w4"},
-        {"w4:channel", {4, 0, false, DTYPE_F16}, "w4"},
-        {"w4:g32:sym", {4, 32, false, DTYPE_F16}, "w4:g32"},
-        {"w4:g64", {4, 64, false, DTYPE_F16}, "w4:g64"},
-        {"w4:g128:asym", {4, 128, true, DTYPE_F16}, "w4:g128:asym"},
-        {"w6:asym:g128", {6, 128, true, DTYPE_F16}, "w6:g128:asym"},
-        {"w8:bf16", {8, 0, false, DTYPE_BF16}, "w8:bf16"},
-        {"w8:g128:asym:f32", {8, 128, true, DTYPE_F32}, "w8:g128:asym:f32"},
+        {"fp", {0, 0, false, DTYPE_F16, METHOD_RTN}, "fp"},
+        {"w8", {8, 0, false, DTYPE_F16, METHOD_RTN}, "w8"},
+        {"w6", {6, 0, false, DTYPE_F16, METHOD_RTN}, "w6"},
+        {"w4", {4, 0, false, DTYPE_F16, METHOD_RTN}, "w4"},
+        {"w4:channel", {4, 0, false, DTYPE_F16, METHOD_RTN}, "w4"},
+        {"w4:g32:sym", {4, 32, false, DTYPE_F16, METHOD_RTN}, "w4:g32"},
+        {"w4:g64", {4, 64, false, DTYPE_F16, METHOD_RTN}, "w4:g64"},
+        {"w4:g128:asym", {4, 128, true, DTYPE_F16, METHOD_RTN}, "w4:g128:asym"},
+        {"w6:asym:g128", {6, 128, true, DTYPE_F16, METHOD_RTN}, "w6:g128:asym"},
+        {"w8:bf16", {8, 0, false, DTYPE_BF16, METHOD_RTN}, "w8:bf16"},
+        {"w8:g128:asym:f32", {8, 128, true, DTYPE_F32, METHOD_RTN}, "w8:g128:asym:f32"},
+        {"w4:rtn", {4, 0, false, DTYPE_F16, METHOD_RTN}, "w4"},
+        {"w4:clip", {4, 0, false, DTYPE_F16, METHOD_CLIP}, "w4:clip"},
+        {"w4:gptq:g64:bf16:asym", {4, 64, true, DTYPE_BF16, METHOD_GPTQ},
+         "w4:g64:asym:bf16:gptq"},
     };
     for (size_t i = 0; i < sizeof ROWS / sizeof ROWS[0]; i++) {
         Scheme s, again;
-        char text[32];
+        char text[SCHEME_TEXT];
         T_STATUS_OK(scheme_parse(&s, ROWS[i].spec));
         T_OK(s.bits == ROWS[i].want.bits && s.group == ROWS[i].want.group);
-        T_OK(s.asym == ROWS[i].want.asym && s.scale == ROWS[i].want.scale);
+        T_OK(s.asym == ROWS[i].want.asym && s.scale == ROWS[i].want.scale &&
+             s.method == ROWS[i].want.method);
         T_TEXT(scheme_text(&s, text), ROWS[i].canonical);
         T_STATUS_OK(scheme_parse(&again, text));
-        T_OK(again.bits == s.bits && again.group == s.group && again.asym == s.asym);
+        T_OK(again.bits == s.bits && again.group == s.group && again.asym == s.asym &&
+             again.method == s.method);
     }
 }
 
@@ -54,7 +60,7 @@ TEST(wrong_specifications)
         {"w4:g1", "\"g1\" is not one"},    {"w4:g1288", "\"g1288\" is not one"},
     };
     for (size_t i = 0; i < sizeof ROWS / sizeof ROWS[0]; i++) {
-        Scheme s = {7, 7, true, DTYPE_I8};
+        Scheme s = {7, 7, true, DTYPE_I8, METHOD_RTN};
         T_FAILS(scheme_parse(&s, ROWS[i][0]), ERR_USAGE, ROWS[i][1]);
         T_OK(s.bits == 7 && s.group == 7);  // untouched
     }
@@ -62,7 +68,7 @@ TEST(wrong_specifications)
 
 TEST(bits_of_a_weight)
 {
-    Scheme s = {4, 128, false, DTYPE_F16};
+    Scheme s = {4, 128, false, DTYPE_F16, METHOD_RTN};
     T_NEAR(scheme_bits(&s, 4096), 4.125, 0);
     s.asym = true;
     T_NEAR(scheme_bits(&s, 4096), 4 + 20.0 / 128, 0);
@@ -82,7 +88,7 @@ TEST(edit_rounds_and_remembers)
     }
     T_STATUS_OK(plan_init(&p, &a, "w4:g32"));
     T_TEXT(p.spec, "w4:g32");
-    T_STATUS_OK(plan_set(&p, "b", (Scheme){8, 0, false, DTYPE_F16}));
+    T_STATUS_OK(plan_set(&p, "b", (Scheme){8, 0, false, DTYPE_F16, METHOD_RTN}));
     char name[2] = "a";
     T_STATUS_OK(EDIT(&p, name, w[0], 4, 64));
     name[0] = 'b';  // names are copied: the caller's may change

@@ -17,7 +17,7 @@ static float  scales[MOST];
 
 static Scheme scheme(int bits, int group, bool asym, Dtype scale)
 {
-    return (Scheme){bits, group, asym, scale};
+    return (Scheme){bits, group, asym, scale, METHOD_RTN};
 }
 
 static RtnCodes out(void)
@@ -175,8 +175,9 @@ TEST(rounding_twice_changes_nothing)
 TEST(more_bits_and_smaller_groups_err_less)
 {
     static const Scheme BY_ERROR[] = {
-        {4, 0, false, DTYPE_F16}, {4, 128, false, DTYPE_F16}, {4, 32, false, DTYPE_F16},
-        {6, 128, false, DTYPE_F16}, {8, 128, false, DTYPE_F16},
+        {4, 0, false, DTYPE_F16, METHOD_RTN},   {4, 128, false, DTYPE_F16, METHOD_RTN},
+        {4, 32, false, DTYPE_F16, METHOD_RTN},  {6, 128, false, DTYPE_F16, METHOD_RTN},
+        {8, 128, false, DTYPE_F16, METHOD_RTN},
     };
     double last = 1;
     for (int i = 0; i < 5; i++) {

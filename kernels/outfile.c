@@ -1,5 +1,5 @@
 /* outfile.c - write beside the target, sync, rename. */
-#include "reports/outfile.h"
+#include "kernels/outfile.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* textbuf.c - growing text, and the escapes of HTML, JSON and base64. */
-#include "reports/textbuf.h"
+#include "analysis/textbuf.h"
 
 #include <math.h>
 #include <stdarg.h>

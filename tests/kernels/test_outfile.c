@@ -1,5 +1,5 @@
 /* test_outfile.c - files that appear whole or not at all. */
-#include "reports/outfile.h"
+#include "kernels/outfile.h"
 
 #include <dirent.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
 /* test_textbuf.c - growing text and its escapes. */
-#include "reports/textbuf.h"
+#include "analysis/textbuf.h"
 
 #include <math.h>
 #include <stdio.h>

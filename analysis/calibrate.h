@@ -1,0 +1,50 @@
+/* calibrate.h - runs a text through a model layer by layer and gathers what the
+ * inputs of its linear layers are like. Holds the hidden states of the whole text
+ * and the statistics of one input at a time. */
+#ifndef DQ_CALIBRATE_H
+#define DQ_CALIBRATE_H
+
+#include "analysis/layers.h"
+#include "analysis/probe.h"
+#include "analysis/score.h"
+
+/* What linear layers with this input see: sums over all rows x [K]. */
+typedef struct {
+    int64_t k, n_rows;
+    double *gram;       // [K,K] sum of x_i x_j, both halves; NULL: not asked for
+    double *sum_abs;    // [K] sum of |x_i|
+    double *sum2;       // [K] sum of x_i^2
+    float  *absmax;     // [K]
+} InputStats;
+
+typedef struct {
+    Model           *model;     // of layers_model
+    const Sequences *text;
+    const Progress  *progress;  // or NULL
+    int64_t          batch_tokens;  // 0: SCORE_BATCH_TOKENS
+    float           *hidden;    // [start[n], C] host: input of the layer to come
+} Calibration;
+
+/* hidden = embeddings of the text. */
+MUST_USE Status calibration_open(Calibration *c, Arena *a, Model *m, const Sequences *text);
+
+/* Runs layer `layer` of the model (which layers_place has put there, as far as the
+ * tap needs: TAP_QKV_IN no matrix at all, TAP_O_IN q, k and v, ...) up to that input
+ * and gathers it. out's arrays are taken from a. Sums do not depend on the number of
+ * threads; the products of the gram are f32 in parts of at most 512 rows, added in
+ * double. ERR_RANGE where an input is NaN or infinite. */
+MUST_USE Status calibration_inputs(InputStats *out, Arena *a, Calibration *c, int64_t layer,
+                                   Tap tap, bool with_gram);
+/* Runs the whole layer: hidden becomes its output. */
+MUST_USE Status calibration_advance(Calibration *c, int64_t layer);
+
+/* The tap that feeds a matrix. */
+Tap tap_of_weight(WeightKind kind);
+
+/* ||x (w - v)^T||^2 over all rows of the text, from the gram: sum over rows of
+ * d G d^T with d = w - v [N,K]; v NULL: zeros. Scratch from a, given back. Runs on
+ * the backend's product. */
+MUST_USE Status input_error(double *out, Arena *scratch, Backend *be, const InputStats *s,
+                            const float *w, const float *v, int64_t N);
+
+#endif

@@ -1,0 +1,63 @@
+/* layers.h - a checkpoint whose layers are taken one at a time: for work that
+ * changes weights, and for models of which not all fits in memory.
+ * Weights come as f32 in the checkpoint's own order of rows. */
+#ifndef DQ_LAYERS_H
+#define DQ_LAYERS_H
+
+#include "analysis/model.h"
+
+typedef struct {
+    const char *name;        // "model.layers.0.self_attn.q_proj.weight"
+    int64_t     n, k;
+    float      *w;           // [N,K]
+    const char *bias_name;   // NULL: it has none
+    float      *bias;        // [N] or NULL
+} LayerMatrix;
+
+typedef struct {
+    int64_t     number;
+    LayerMatrix at[N_WEIGHTS];
+    const char *norm_name[2];  // before attention, before the MLP
+    float      *norm[2];       // [C]
+} LayerWeights;
+
+typedef struct LayerSource LayerSource;
+
+/* An open checkpoint. */
+typedef struct {
+    ModelInfo    info;
+    LayerSource *source;
+} Layers;
+
+/* Fails like model_info_open; looks at no weights. */
+MUST_USE Status layers_open(Layers *l, Arena *a, const char *path);
+/* Zeroed or closed twice is fine. Close before the arena. */
+void layers_close(Layers *l);
+
+/* Shapes and names of a layer; w, bias and norm are NULL. */
+void layers_describe(LayerWeights *out, const Layers *l, int64_t layer);
+/* All of a layer into a; ERR_RANGE names a NaN or infinity. The file's pages are
+ * given back as they have been read: they do not stay in memory. */
+MUST_USE Status layers_read(LayerWeights *out, Arena *a, Layers *l, int64_t layer);
+/* One tensor, any of info.tensors, into out: all of its numbers. */
+MUST_USE Status layers_read_tensor(float *out, Layers *l, const ModelTensor *t);
+/* Its rows first .. first + n only; plain tensors of two dims. */
+MUST_USE Status layers_read_rows(float *out, Layers *l, const ModelTensor *t, int64_t first,
+                                 int64_t n);
+/* The embedding, the final norm; the head, NULL where it is tied. */
+const ModelTensor *layers_embed(const Layers *l);
+const ModelTensor *layers_norm(const Layers *l);
+const ModelTensor *layers_head(const Layers *l);
+/* Rows of v and columns of o belong together: map m (0 .. n_maps - 1) of output
+ * head h reads the v head (rows head * head_dim ...) returned, in the checkpoint's
+ * order; its part of o's input is columns (h * n_maps + m) * head_dim ... */
+int64_t layers_value_head(const Layers *l, int64_t h, int64_t m);
+
+/* m gets config, names, embedding and final norm, an empty table of layers and no
+ * head: enough to run layer by layer (calibrate.h). */
+MUST_USE Status layers_model(Model *m, Arena *a, Backend *be, Layers *l, Dtype dtype);
+/* The layer's weights, packed in canonical order, into m->layers[w->number] and the
+ * backend's memory: until the caller rewinds that. */
+MUST_USE Status layers_place(Model *m, const Layers *l, const LayerWeights *w);
+
+#endif

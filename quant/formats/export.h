@@ -1,0 +1,68 @@
+/* export.h - a checkpoint of few bits while it is written.
+ * A folder OUT.partial beside the target becomes OUT when it is whole; config.json
+ * is the last file in it, so what a killed run leaves loads nowhere. Tensors may
+ * come in any order; all are known from the start: those of the source, coded as
+ * the plan says. */
+#ifndef DQ_EXPORT_H
+#define DQ_EXPORT_H
+
+#include "analysis/layers.h"
+#include "quant/methods/rtn.h"
+
+typedef enum {
+    FORMAT_COMPRESSED,   // compressed-tensors pack-quantized: any of 4, 6, 8 bits
+    FORMAT_INT8,         // compressed-tensors int-quantized W8A8, per channel, sym
+    FORMAT_GPTQ,         // GPTQ v1 symmetric, 4 or 8 bits, one scheme for all
+    N_FORMATS
+} ExportFormat;
+
+typedef struct {
+    const char   *path;         // OUT
+    ExportFormat  format;
+    bool          wide6;        // 6-bit codes in 8-bit packing (formats.md 2.3 b)
+    const Layers *source;
+    const Plan   *plan;         // a scheme for every quantizable matrix
+    Dtype         dtype;        // F32, F16, BF16: of float tensors and scales; config's dtype
+    bool          untie;        // lm_head.weight is written though the source ties it
+    bool          act_order;    // label for config.json: columns were taken in order of activation
+    double        damp;         // label
+    bool          resume;       // go on with OUT.partial where it fits; else it is an error
+    bool          overwrite;    // OUT may be there already
+    const char   *settings;     // one line; a resumed run must have the same
+    size_t        shard_bytes;  // 0: 5e9
+} ExportOptions;
+
+typedef struct Export Export;
+
+/* ERR_USAGE where OUT is there and may not be overwritten, or is the source;
+ * ERR_UNSUPPORTED where the format cannot hold the plan (6 bits in GPTQ, asym in INT8 ...)
+ * or another tool could not read it (in not a multiple of the group): the sentence says
+ * what to use; ERR_IO. */
+MUST_USE Status export_open(Export **out, Arena *a, const ExportOptions *o);
+
+/* Layers that the resumed folder holds, 0 for a new one. */
+int64_t export_layers_done(const Export *e);
+/* What export_layer_done kept, as it was: report rows, hidden states. Sizes must be those
+ * that were kept, else ERR_FORMAT. */
+MUST_USE Status export_kept(Export *e, void *rows, size_t row_bytes, float *state, size_t n);
+
+/* Codes of a matrix of the plan with bits. */
+MUST_USE Status export_codes(Export *e, const char *name, const RtnCodes *c);
+/* A tensor as f32 [its shape], rounded to dtype (ERR_RANGE where F16 overflows). In
+ * parts of whole rows from row `first` on for large ones; name "lm_head.weight" for
+ * an untied head. */
+MUST_USE Status export_floats(Export *e, const char *name, const float *x, int64_t first,
+                              int64_t n_rows);
+/* A tensor as it stands in the source (converted where dtype is another), in pieces:
+ * memory stays small, and the source's pages are given back. */
+MUST_USE Status export_copy(Export *e, const char *name);
+/* All of layer is there: synced, and noted with what the run needs to go on. state NULL: none. */
+MUST_USE Status export_layer_done(Export *e, int64_t layer, const void *rows, size_t row_bytes,
+                                  const float *state, size_t n);
+/* Checks that all tensors came (CHECK), writes index, config.json and the files that are
+ * carried over (tokenizer, generation config, chat template), syncs, renames. */
+MUST_USE Status export_commit(Export *e, size_t *bytes);
+/* Closes; a partial folder stays for --resume once a layer is done, else it goes. */
+void export_close(Export *e);
+
+#endif

@@ -1,0 +1,41 @@
+/* method.h - one matrix to codes: what all methods share.
+ * A method fills codes, scales and zeros of a RtnCodes (rtn.h) and leaves in w what
+ * they decode to. Scales are as stored: rounded to scheme.scale first, codes fitted
+ * to what is stored. */
+#ifndef DQ_METHOD_H
+#define DQ_METHOD_H
+
+#include "analysis/calibrate.h"
+#include "quant/methods/rtn.h"
+
+typedef struct {
+    const char       *name;    // for errors
+    int64_t           n, k;
+    float            *w;       // [N,K] in: the weights; out: what the codes decode to
+    Scheme            scheme;
+    const InputStats *inputs;  // NULL: no data. METHOD_GPTQ needs its gram
+    double            damp;    // METHOD_GPTQ: share of the gram's mean diagonal, 0.01
+    Backend          *backend; // for products
+    /* out, METHOD_GPTQ: */
+    double            damp_used;  // what the factorization needed
+    int64_t           n_dead;     // inputs that were always 0
+} Matrix;
+
+/* Runs scheme.method. out's arrays are the caller's (rtn.h); scratch is given back.
+ * Errors as rtn_encode. */
+MUST_USE Status method_encode(const RtnCodes *out, Matrix *m, Arena *scratch);
+
+/* The methods themselves; same contract. */
+MUST_USE Status clip_encode(const RtnCodes *out, Matrix *m, Arena *scratch);   // clip.c
+MUST_USE Status gptq_encode(const RtnCodes *out, Matrix *m, Arena *scratch);   // gptq.c
+
+/* Scale and zero of one group of n weights, by the search that scheme.method says
+ * (RTN: rtn.h's; CLIP and GPTQ: least error). weight [n]: importance of each column
+ * (>= 0), or NULL: all 1. Stored precision. What gptq.c uses for its static groups. */
+typedef struct {
+    float scale;
+    int   zero;    // 0 when symmetric
+} GroupScale;
+GroupScale clip_group(const float *w, const float *weight, int64_t n, const Scheme *s);
+
+#endif
