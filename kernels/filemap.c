@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -42,4 +43,24 @@ void filemap_close(FileMap *map)
     if (map->data)
         munmap((void *)map->data, map->size);
     *map = (FileMap){0};
+}
+
+/* From the page that data lies in, as madvise wants it. */
+static void advise(const void *data, size_t n, int advice)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t begin = (uintptr_t)data / page * page;
+    if (n)
+        (void)madvise((void *)begin, (uintptr_t)data - begin + n, advice);
+}
+
+void filemap_expect(const void *data, size_t n)
+{
+    advise(data, n, MADV_WILLNEED);
+}
+
+/* Of a private mapping that nobody writes, pages come back from the file. */
+void filemap_release(const void *data, size_t n)
+{
+    advise(data, n, MADV_DONTNEED);
 }

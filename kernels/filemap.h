@@ -16,4 +16,9 @@ MUST_USE Status filemap_open(FileMap *map, const char *path);
 /* Closing a zeroed handle, or twice, is fine. */
 void filemap_close(FileMap *map);
 
+/* Of n bytes inside a mapping, which may begin and end anywhere in it. Hints: nothing
+ * fails, and the bytes read the same before and after. */
+void filemap_expect(const void *data, size_t n);   // will be read soon
+void filemap_release(const void *data, size_t n);  // have been read: take no memory
+
 #endif

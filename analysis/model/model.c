@@ -1,9 +1,8 @@
 /* model.c - from a checkpoint folder to a Model in canonical order. */
 #include "analysis/model.h"
 
-#include <string.h>
-
 #include "analysis/model/model_info.h"
+#include "analysis/model/place.h"
 #include "kernels/size.h"
 
 /* One matrix at a time goes through w. */
@@ -12,10 +11,9 @@ typedef struct {
     const Source       *source;
     const ModelInfo    *info;
     const ModelOptions *options;
-    float              *w;         // the largest matrix, as in the checkpoint
-    float              *gathered;  // the largest of q, k, v, in canonical order
-    float              *bias;      // a bias vector, likewise twice
-    float              *bias_gathered;
+    Place               place;
+    float              *w;     // the largest matrix, as in the checkpoint
+    float              *bias;  // the longest vector beside one
 } Loader;
 
 static Status loader_buffers(Loader *l, Arena *scratch)
@@ -24,52 +22,26 @@ static Status loader_buffers(Loader *l, Arena *scratch)
     const ModelConfig *c = &l->m->config;
     int64_t queries = k->num_attention_heads * k->head_dim;
     int64_t rows = i64_max(i64_max(c->vocab, c->inter), queries);
-    int64_t heads = i64_max(source_n_heads(&l->source->config, W_Q),
-                            source_n_heads(&l->source->config, W_K));
-    int64_t longest = i64_max(i64_max(rows, c->hidden), heads * c->head_dim);
-    bool    reorder = l->source->config.arch->pairing != PAIR_NONE;
     l->w = arena_raw(scratch, rows * c->hidden, sizeof(float));
-    l->gathered = arena_raw(scratch, reorder ? heads * c->head_dim * c->hidden : 0,
-                            sizeof(float));
-    l->bias = arena_raw(scratch, longest, sizeof(float));
-    l->bias_gathered = arena_raw(scratch, longest, sizeof(float));
-    if (!l->w || !l->gathered || !l->bias || !l->bias_gathered)
+    l->bias = arena_raw(scratch, i64_max(rows, c->hidden), sizeof(float));
+    if (!l->w || !l->bias)
         FAIL(ERR_MEMORY, "out of memory: buffers for a matrix of %lld x %lld", (long long)rows,
              (long long)c->hidden);
-    return OK;
-}
-
-/* Heads of q, k or v (cols numbers a row; 1 for a bias) into canonical order. */
-static const float *gather(float *out, const float *w, const Config *c, WeightKind kind,
-                           int64_t cols)
-{
-    int64_t head = c->keys.head_dim * cols;
-    if (kind > W_V || c->arch->pairing == PAIR_NONE)
-        return w;
-    for (int64_t j = 0; j < source_n_heads(c, kind); j++)
-        memcpy(out + j * head, w + source_head(c, kind, j) * head,
-               (size_t)head * sizeof *out);
-    return out;
+    return place_init(&l->place, scratch, &l->source->config, l->m->backend,
+                      l->options->dtype);
 }
 
 static Status load_linear(Loader *l, Linear *out, int64_t layer, WeightKind kind)
 {
-    const Config      *c = &l->source->config;
     const ModelTensor *t = source_tensor(l->source, layer, (TensorRole)(ROLE_WEIGHT + kind));
     const ModelTensor *b = source_tensor(l->source, layer, (TensorRole)(ROLE_BIAS + kind));
-    int64_t            N = t->view.shape[0], K = t->view.shape[1];
-    const float       *bias = NULL;
+    Tensor             w = tensor_2d(DTYPE_F32, l->w, t->view.shape[0], t->view.shape[1]);
     TRY(source_read(l->w, l->source, t));
     if (l->options->edit)
-        TRY(l->options->edit(l->options->edit_context, t->name, l->w, N, K));
-    const float *w = gather(l->gathered, l->w, c, kind, K);
-    if (b) {
+        TRY(l->options->edit(l->options->edit_context, t->name, l->w, w.shape[0], w.shape[1]));
+    if (b)
         TRY(source_read(l->bias, l->source, b));
-        bias = gather(l->bias_gathered, l->bias, c, kind, 1);
-    }
-    if (kind <= W_V)
-        N = source_n_heads(c, kind) * c->keys.head_dim;
-    return op_linear_pack(l->m->backend, out, w, bias, N, K, l->options->dtype);
+    return place_linear(&l->place, out, kind, &w, b ? l->bias : NULL);
 }
 
 /* A tensor as it stands, f32, into the backend. */
@@ -77,8 +49,7 @@ static Status load_plain(Loader *l, Tensor *out, int64_t layer, TensorRole role)
 {
     const ModelTensor *t = source_tensor(l->source, layer, role);
     TRY(source_read(l->w, l->source, t));
-    TRY(backend_tensor(l->m->backend, out, t->view.n_dims, t->view.shape));
-    return backend_upload(l->m->backend, out, l->w);
+    return place_tensor(&l->place, out, &t->view, l->w);
 }
 
 static Status load_layer(Loader *l, int64_t i)

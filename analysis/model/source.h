@@ -25,8 +25,11 @@ void            source_close(Source *s);
 const ModelTensor *source_tensor(const Source *s, int64_t layer, TensorRole role);
 
 /* All of t as f32 into out, all finite. ERR_RANGE names the first NaN or
- * infinity and its place. */
+ * infinity and its place. The file's pages do not stay in memory. */
 MUST_USE Status source_read(float *out, const Source *s, const ModelTensor *t);
+/* Its rows first .. first + n only; plain tensors of two dims. */
+MUST_USE Status source_read_rows(float *out, const Source *s, const ModelTensor *t,
+                                 int64_t first, int64_t n);
 
 /* lambda of a layer of a differential model, from its four vectors. ERR_RANGE
  * where it is not finite. */

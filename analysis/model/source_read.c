@@ -46,18 +46,37 @@ static Status not_finite(const Source *s, const ModelTensor *t, int64_t i, float
          t->name, place, isnan(x) ? "NaN" : x > 0 ? "inf" : "-inf");
 }
 
+/* Items first .. first + n of t, whose pages of the file are then given back. */
+static Status read_items(float *out, const Source *s, const ModelTensor *t, int64_t first,
+                         int64_t n)
+{
+    int64_t     bad = n;
+    size_t      size = dtype_size(t->view.dtype);
+    const char *data = (const char *)t->view.data + (size_t)first * size;
+    filemap_expect(data, (size_t)n * size);
+#pragma omp parallel for schedule(static) reduction(min : bad) if (n > 16 * CHUNK)
+    for (int64_t at = 0; at < n; at += CHUNK) {
+        int64_t part = i64_min(CHUNK, n - at);
+        convert(out + at, &t->view, first + at, part);
+        int64_t wrong = first_not_finite(out + at, part);
+        if (wrong < part)
+            bad = i64_min(bad, at + wrong);
+    }
+    filemap_release(data, (size_t)n * size);
+    return bad < n ? not_finite(s, t, first + bad, out[bad]) : OK;
+}
+
 Status source_read(float *out, const Source *s, const ModelTensor *t)
 {
-    int64_t n = tensor_count(&t->view), bad = n;
-#pragma omp parallel for schedule(static) reduction(min : bad) if (n > 16 * CHUNK)
-    for (int64_t first = 0; first < n; first += CHUNK) {
-        int64_t part = i64_min(CHUNK, n - first);
-        convert(out + first, &t->view, first, part);
-        int64_t wrong = first_not_finite(out + first, part);
-        if (wrong < part)
-            bad = i64_min(bad, first + wrong);
-    }
-    return bad < n ? not_finite(s, t, bad, out[bad]) : OK;
+    return read_items(out, s, t, 0, tensor_count(&t->view));
+}
+
+Status source_read_rows(float *out, const Source *s, const ModelTensor *t, int64_t first,
+                        int64_t n)
+{
+    int64_t cols = t->view.shape[1];
+    CHECK(t->view.n_dims == 2 && first >= 0 && n >= 0 && n <= t->view.shape[0] - first);
+    return read_items(out, s, t, first * cols, n * cols);
 }
 
 Status source_lambda(double *out, Arena *scratch, const Source *s, int64_t layer)

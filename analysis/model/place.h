@@ -1,0 +1,28 @@
+/* place.h - a matrix as the checkpoint has it, into the form that the products take:
+ * the heads of q, k and v in canonical order, packed for the backend. */
+#ifndef DQ_PLACE_H
+#define DQ_PLACE_H
+
+#include "analysis/model/source.h"
+
+/* Where matrices go, and room for one of q, k and v whose heads change places. */
+typedef struct {
+    const Config *config;
+    Backend      *backend;
+    Dtype         dtype;    // of the products
+    float        *matrix;   // NULL where the checkpoint's order is the canonical one
+    float        *bias;
+} Place;
+
+/* Room comes from a and is of use as long as that. */
+MUST_USE Status place_init(Place *p, Arena *a, const Config *c, Backend *be, Dtype dtype);
+
+/* w [N,K] f32 and bias [N] or NULL, on the host, rows as in the checkpoint. out may
+ * have more rows: a key-value head that two maps share is there for each of them. */
+MUST_USE Status place_linear(Place *p, Linear *out, WeightKind kind, const Tensor *w,
+                             const float *bias);
+
+/* A tensor of f32 of that shape into the backend as it stands. */
+MUST_USE Status place_tensor(Place *p, Tensor *out, const Tensor *shape, const float *w);
+
+#endif
