@@ -57,7 +57,8 @@ int64_t layers_value_head(const Layers *l, int64_t h, int64_t m);
  * head: enough to run layer by layer (calibrate.h). */
 MUST_USE Status layers_model(Model *m, Arena *a, Backend *be, Layers *l, Dtype dtype);
 /* The layer's weights, packed in canonical order, into m->layers[w->number] and the
- * backend's memory: until the caller rewinds that. */
+ * backend's memory: until the caller rewinds that. Matrices and norms whose w is NULL
+ * are passed over: what was placed for them stays. */
 MUST_USE Status layers_place(Model *m, const Layers *l, const LayerWeights *w);
 
 #endif

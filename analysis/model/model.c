@@ -49,7 +49,7 @@ static Status load_plain(Loader *l, Tensor *out, int64_t layer, TensorRole role)
 {
     const ModelTensor *t = source_tensor(l->source, layer, role);
     TRY(source_read(l->w, l->source, t));
-    return place_tensor(&l->place, out, &t->view, l->w);
+    return place_tensor(l->m->backend, out, &t->view, l->w);
 }
 
 static Status load_layer(Loader *l, int64_t i)

@@ -45,8 +45,8 @@ Status place_linear(Place *p, Linear *out, WeightKind kind, const Tensor *w, con
     return op_linear_pack(p->backend, out, matrix, bias, N, K, p->dtype);
 }
 
-Status place_tensor(Place *p, Tensor *out, const Tensor *shape, const float *w)
+Status place_tensor(Backend *be, Tensor *out, const Tensor *shape, const float *w)
 {
-    TRY(backend_tensor(p->backend, out, shape->n_dims, shape->shape));
-    return backend_upload(p->backend, out, w);
+    TRY(backend_tensor(be, out, shape->n_dims, shape->shape));
+    return backend_upload(be, out, w);
 }

@@ -23,6 +23,6 @@ MUST_USE Status place_linear(Place *p, Linear *out, WeightKind kind, const Tenso
                              const float *bias);
 
 /* A tensor of f32 of that shape into the backend as it stands. */
-MUST_USE Status place_tensor(Place *p, Tensor *out, const Tensor *shape, const float *w);
+MUST_USE Status place_tensor(Backend *be, Tensor *out, const Tensor *shape, const float *w);
 
 #endif
