@@ -1,9 +1,10 @@
 /* packbits.h - codes of 1 to 8 bits in 32-bit words, least significant first.
  * A code q in [-2^(b-1), 2^(b-1) - 1] is stored as u = q + 2^(b-1).
  *   dense   code i at bit b*i of its row, across words (compressed-tensors >= 0.18;
- *           the same as padded for 4 and 8 bits)
+ *           the same as padded for 1, 2, 4 and 8 bits)
  *   padded  floor(32/b) codes a word, the rest of the bits 0 (compressed-tensors 0.17)
- * Rows begin with a new word. Goldens: formats.md 2.2, 2.3, 3.1. */
+ * Rows begin with a new word, and bits past the last code are 0. Goldens: formats.md
+ * 2.2, 2.3, 3.1. One thread: rows are independent, the caller may share them out. */
 #ifndef DQ_PACKBITS_H
 #define DQ_PACKBITS_H
 
