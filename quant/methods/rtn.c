@@ -11,17 +11,12 @@
 
 enum { BLOCKS = 64, CHUNK = 256, LANES = 8 };
 
-/* The values that a group may take: scale * (code - zero), lo <= code <= hi. */
-typedef struct {
-    float scale, zero, lo, hi;
-} Grid;
-
 int64_t rtn_groups(const Scheme *s, int64_t K)
 {
     return s->group ? K / s->group : 1;
 }
 
-static int64_t group_size(const Scheme *s, int64_t K)
+int64_t rtn_group_size(const Scheme *s, int64_t K)
 {
     return s->group ? s->group : K;
 }
@@ -53,8 +48,7 @@ static bool range_of(const float *w, int64_t n, float *min, float *max)
     return hi < ordered(INFINITY) && lo > ordered(-INFINITY);
 }
 
-/* What a loader will read back; never 0, infinite if the dtype is too narrow. */
-static float stored_scale(float scale, Dtype d)
+float rtn_stored_scale(float scale, Dtype d)
 {
     switch (d) {
     case DTYPE_F16:
@@ -73,44 +67,39 @@ static int code_min(const Scheme *s)
     return -(1 << (s->bits - 1));
 }
 
-/* False if the group holds a NaN or Inf, or its scale cannot be stored. */
-static bool fit(Grid *g, const float *w, int64_t n, const Scheme *s)
+RtnGrid rtn_grid(float scale, int zero, const Scheme *s)
+{
+    float lo = (float)code_min(s);
+    return (RtnGrid){.scale = scale, .zero = (float)zero, .lo = lo, .hi = -1 - lo};
+}
+
+bool rtn_fit(RtnGrid *g, const float *w, int64_t n, const Scheme *s)
 {
     float min, max;
     if (!range_of(w, n, &min, &max))
         return false;
     float lo = (float)code_min(s), hi = -1 - lo;
-    *g = (Grid){.scale = 1, .lo = s->asym ? lo : -hi, .hi = hi};
+    *g = (RtnGrid){.scale = 1, .lo = s->asym ? lo : -hi, .hi = hi};
     if (min == 0 && max == 0)
         return true;
     /* In double: max - min may not fit a float. */
     double scale = s->asym ? ((double)max - min) / (hi - lo) : fmax(-min, max) / (double)hi;
-    g->scale = stored_scale((float)scale, s->scale);
+    g->scale = rtn_stored_scale((float)scale, s->scale);
     if (s->asym)
         g->zero = (float)fmin(fmax(rint(lo - min / (double)g->scale), lo), hi);
     return isfinite(g->scale);
 }
 
-/* Adding and taking away 1.5 * 2^23 rounds half to even: below 2^22 the sum has
- * no bits left for a fraction. Codes are below 2^7. */
-static inline float code_of(float w, Grid g)
-{
-    float x = w / g.scale + g.zero;
-    x = x > g.lo ? x : g.lo;
-    x = x < g.hi ? x : g.hi;
-    return (x + 0x1.8p23f) - 0x1.8p23f;
-}
-
 /* Index of the first group that cannot be fitted, -1 if all can. */
 static int64_t first_bad(const float *w, int64_t N, int64_t K, const Scheme *s)
 {
-    int64_t n = group_size(s, K), groups = N * rtn_groups(s, K), bad[BLOCKS];
+    int64_t n = rtn_group_size(s, K), groups = N * rtn_groups(s, K), bad[BLOCKS];
 #pragma omp parallel for schedule(static)
     for (int b = 0; b < BLOCKS; b++) {
         bad[b] = -1;
         for (int64_t i = groups * b / BLOCKS; i < groups * (b + 1) / BLOCKS; i++) {
-            Grid g;
-            if (!fit(&g, w + i * n, n, s)) {
+            RtnGrid g;
+            if (!rtn_fit(&g, w + i * n, n, s)) {
                 bad[b] = i;
                 break;
             }
@@ -125,7 +114,7 @@ static int64_t first_bad(const float *w, int64_t N, int64_t K, const Scheme *s)
 static Status explain(const char *name, const float *w, int64_t K, int64_t group,
                       const Scheme *s)
 {
-    int64_t n = group_size(s, K), at = group * n;
+    int64_t n = rtn_group_size(s, K), at = group * n;
     float min, max;
     if (range_of(w + at, n, &min, &max))
         FAIL(ERR_RANGE, "%s: weights %g to %g in row %lld need a scale beyond what %s holds: "
@@ -138,7 +127,7 @@ static Status explain(const char *name, const float *w, int64_t K, int64_t group
          (long long)(at % K));
 }
 
-static Status check(const char *name, const float *w, int64_t N, int64_t K, const Scheme *s)
+Status rtn_check(const char *name, const float *w, int64_t N, int64_t K, const Scheme *s)
 {
     CHECK(s->bits == 4 || s->bits == 6 || s->bits == 8);
     if (s->group && K % s->group)
@@ -151,15 +140,15 @@ static Status check(const char *name, const float *w, int64_t N, int64_t K, cons
 Status rtn_encode(const RtnCodes *out, const char *name, const float *w, int64_t N, int64_t K,
                   const Scheme *s)
 {
-    TRY(check(name, w, N, K, s));
+    TRY(rtn_check(name, w, N, K, s));
     CHECK(out->zeros || !s->asym);
-    int64_t n = group_size(s, K), groups = N * rtn_groups(s, K);
+    int64_t n = rtn_group_size(s, K), groups = N * rtn_groups(s, K);
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < groups; i++) {
-        Grid g;
-        CHECK(fit(&g, w + i * n, n, s));
+        RtnGrid g;
+        CHECK(rtn_fit(&g, w + i * n, n, s));
         for (int64_t k = 0; k < n; k++)
-            out->codes[i * n + k] = (int8_t)code_of(w[i * n + k], g);
+            out->codes[i * n + k] = (int8_t)rtn_code(w[i * n + k], g);
         out->scales[i] = g.scale;
         if (out->zeros)
             out->zeros[i] = (int8_t)g.zero;
@@ -189,13 +178,13 @@ static void add_errors(Sums *sum, const float *w, const float *back, int64_t n)
         add_lane(sum, (int)(i % LANES), w[i], back[i]);
 }
 
-static void round_group(float *w, int64_t n, Grid g, Sums *sum)
+static void round_group(float *w, int64_t n, RtnGrid g, Sums *sum)
 {
     float back[CHUNK];
     for (int64_t first = 0; first < n; first += CHUNK) {
         int64_t count = i64_min(CHUNK, n - first);
         for (int64_t i = 0; i < count; i++)
-            back[i] = g.scale * (code_of(w[first + i], g) - g.zero);
+            back[i] = rtn_decode(rtn_code(w[first + i], g), g);
         add_errors(sum, w + first, back, count);
         memcpy(w + first, back, (size_t)count * sizeof *w);
     }
@@ -205,8 +194,8 @@ static RoundError round_block(float *w, int64_t n, int64_t groups, const Scheme 
 {
     Sums sum = {0};
     for (int64_t i = 0; i < groups; i++) {
-        Grid g;
-        CHECK(fit(&g, w + i * n, n, s));
+        RtnGrid g;
+        CHECK(rtn_fit(&g, w + i * n, n, s));
         round_group(w + i * n, n, g, &sum);
     }
     RoundError e = {0};
@@ -220,8 +209,8 @@ static RoundError round_block(float *w, int64_t n, int64_t groups, const Scheme 
 Status rtn_fake(float *w, const char *name, int64_t N, int64_t K, const Scheme *s,
                 RoundError *e)
 {
-    TRY(check(name, w, N, K, s));
-    int64_t n = group_size(s, K), groups = N * rtn_groups(s, K);
+    TRY(rtn_check(name, w, N, K, s));
+    int64_t n = rtn_group_size(s, K), groups = N * rtn_groups(s, K);
     RoundError part[BLOCKS], all = {0};
 #pragma omp parallel for schedule(static)
     for (int b = 0; b < BLOCKS; b++) {

@@ -15,8 +15,9 @@
 
 #include "quant/plan.h"
 
-/* Groups of a row of K weights. */
+/* Groups of a row of K weights, and weights of a group. */
 int64_t rtn_groups(const Scheme *s, int64_t K);
+int64_t rtn_group_size(const Scheme *s, int64_t K);
 
 /* Codes [N,K], scales and zeros [N, groups]; zeros may be NULL when symmetric.
  * Scales are as stored, widened to f32. name is for errors: ERR_SHAPE when K is
@@ -34,5 +35,39 @@ MUST_USE Status rtn_encode(const RtnCodes *out, const char *name, const float *w
  * f16 and bf16. Errors as above; w is then untouched. e may be NULL. */
 MUST_USE Status rtn_fake(float *w, const char *name, int64_t N, int64_t K, const Scheme *s,
                          RoundError *e);
+
+/* --- the parts of it, for methods that choose scales in other ways --- */
+
+/* The values that a group may take: scale * (code - zero), lo <= code <= hi; all
+ * whole numbers but the scale. */
+typedef struct {
+    float scale, zero, lo, hi;
+} RtnGrid;
+
+/* Every code of scheme.bits, -2^(b-1) too. */
+RtnGrid rtn_grid(float scale, int zero, const Scheme *s);
+/* The grid of the definition above. False if w holds a NaN or Inf, or the scale
+ * cannot be stored. */
+bool rtn_fit(RtnGrid *g, const float *w, int64_t n, const Scheme *s);
+/* What a loader will read back; never 0, infinite if the dtype is too narrow. */
+float rtn_stored_scale(float scale, Dtype d);
+/* The errors of rtn_encode: OK means that rtn_fit holds for every group. */
+MUST_USE Status rtn_check(const char *name, const float *w, int64_t N, int64_t K,
+                          const Scheme *s);
+
+/* Adding and taking away 1.5 * 2^23 rounds half to even: below 2^22 the sum has
+ * no bits left for a fraction. Codes are below 2^7. */
+static inline float rtn_code(float w, RtnGrid g)
+{
+    float x = w / g.scale + g.zero;
+    x = x > g.lo ? x : g.lo;
+    x = x < g.hi ? x : g.hi;
+    return (x + 0x1.8p23f) - 0x1.8p23f;
+}
+
+static inline float rtn_decode(float code, RtnGrid g)
+{
+    return g.scale * (code - g.zero);
+}
 
 #endif
