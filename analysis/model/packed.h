@@ -1,0 +1,62 @@
+/* packed.h - a weight matrix of few bits as it lies in its files, mapped.
+ *   w[n,k] = scale[n,g] * (u - zero[n,g]),  g = k / group, or as the file's index says
+ * One description for what compressed-tensors, GPTQ and GGUF write; readers of the
+ * formats fill it in, the loader turns it into numbers or into Codes. */
+#ifndef DQ_PACKED_H
+#define DQ_PACKED_H
+
+#include "analysis/model.h"
+#include "kernels/blocks.h"
+#include "kernels/packbits.h"
+
+typedef enum {
+    PACKED_ROWS,     // codes in words along a row: I32 [N,words] (compressed-tensors)
+    PACKED_COLUMNS,  // codes in words down the inputs: I32 [words,N] (GPTQ)
+    PACKED_BYTES,    // a code a byte: I8 [N,K] (compressed-tensors int-quantized)
+    PACKED_BLOCKS    // blocks with their scales inside (GGUF)
+} PackedKind;
+
+/* How zero points lie. Words hold them unsigned, as they hold codes. */
+typedef enum {
+    ZEROS_NONE,     // symmetric
+    ZEROS_DOWN,     // words down the outputs: I32 [words,G] (compressed-tensors)
+    ZEROS_ALONG,    // words along the outputs: I32 [G,words] (GPTQ)
+    ZEROS_BYTES     // I8, of the shape of the scales
+} PackedZeros;
+
+struct Packed {
+    PackedKind  kind;
+    int64_t     n, k;           // outputs, inputs
+    const void *data;           // codes or blocks; the file need not have aligned them
+    size_t      bytes;          // in the files: codes, scales, zero points and all
+    BlockType   block;          // PACKED_BLOCKS: of this type; what follows is not used
+    PackLayout  layout;         // of words
+    int         bits;           // of a code, 1 to 8
+    int64_t     group;          // inputs that share a scale; K: all of a row
+    int64_t     n_groups;       // ceil(K / group)
+    PackedZeros zeros_as;
+    uint32_t    zeros_add;      // to each word of zero points: GPTQ v1 stores them less 1
+    bool        one_scale;      // one for the whole matrix
+    const ModelTensor *codes;   // the tensors it is made of, for messages
+    const ModelTensor *scales;  // F32, F16, BF16: [N,G]; of PACKED_COLUMNS [G,N]
+    const ModelTensor *zeros;   // as zeros_as says, or NULL
+    const ModelTensor *index;   // I32 [K]: group of each input; NULL: k / group
+};
+
+/* What decoding relies on and a table of tensors does not tell: finite scales,
+ * groups that are there. Errors name path (of the folder), file, tensor and place. */
+MUST_USE Status packed_check(const Packed *p, const char *path);
+
+/* Rows first .. first + n as f32 into out [n,K]: scale * (code - zero), rounded once.
+ * May be called from several threads at once. */
+void packed_rows(float *out, const Packed *p, int64_t first, int64_t n);
+
+/* Can the products take it as codes: groups of one size that fit them? */
+bool packed_has_codes(const Packed *p);
+/* All of it as Codes in a; the same numbers (but for the last bit where the scales
+ * are F32 and there are zero points). Needs packed_check, packed_has_codes. */
+MUST_USE Status packed_codes(Codes *out, Arena *a, const Packed *p);
+/* Bytes of it in the memory of a backend, packed from codes (about). */
+size_t packed_loaded_bytes(const Packed *p);
+
+#endif
