@@ -157,6 +157,27 @@ Status op_linear(Backend *be, Tensor *y, const Tensor *x, const Linear *w)
     return be->ops->linear(be, y, x, w);
 }
 
+/* A matrix of rows x cols, rows ld apart. */
+static Status check_matrix(const char *name, int64_t rows, int64_t cols, int64_t ld)
+{
+    size_t items;
+    if (rows < 0 || cols < 0 || ld < cols)
+        FAIL(ERR_SHAPE, "product: %s is [%lld,%lld] with rows %lld apart", name,
+             (long long)rows, (long long)cols, (long long)ld);
+    if (!size_mul((size_t)rows, (size_t)ld, &items) || items > INT64_MAX / sizeof(float))
+        FAIL(ERR_RANGE, "product: %s [%lld,%lld] does not fit in memory", name,
+             (long long)rows, (long long)ld);
+    return OK;
+}
+
+Status op_product(Backend *be, const MatrixProduct *p)
+{
+    TRY(check_matrix("a", p->a_t ? p->k : p->m, p->a_t ? p->m : p->k, p->lda));
+    TRY(check_matrix("b", p->b_t ? p->n : p->k, p->b_t ? p->k : p->n, p->ldb));
+    TRY(check_matrix("c", p->m, p->n, p->ldc));
+    return p->m && p->n ? be->ops->product(be, p) : OK;
+}
+
 Status op_embed(Backend *be, Tensor *y, const Tensor *table, const int32_t *ids)
 {
     TRY(check_2d("embed", "table", table, -1, -1));

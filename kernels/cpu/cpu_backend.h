@@ -78,6 +78,7 @@ const ScoreIsa *cpu_score_isa(void);
 /* The operations, one a file; shapes were checked in backend.c. */
 Status cpu_linear_pack(Backend *be, Linear *out, const float *w, const float *bias);
 Status cpu_linear(Backend *be, Tensor *y, const Tensor *x, const Linear *w);
+Status cpu_product(Backend *be, const MatrixProduct *p);
 Status cpu_embed(Backend *be, Tensor *y, const Tensor *table, const int32_t *ids);
 Status cpu_rmsnorm(Backend *be, Tensor *y, const Tensor *x, const Tensor *w, float eps);
 Status cpu_rope(Backend *be, Tensor *x, int64_t heads, const Tensor *cs, const Tensor *sn,

@@ -66,6 +66,7 @@ static const BackendOps CPU_OPS = {
     .download = cpu_download,
     .linear_pack = cpu_linear_pack,
     .linear = cpu_linear,
+    .product = cpu_product,
     .embed = cpu_embed,
     .rmsnorm = cpu_rmsnorm,
     .rope = cpu_rope,
