@@ -4,6 +4,7 @@
 #ifndef DQ_BLOCKS_H
 #define DQ_BLOCKS_H
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -14,6 +15,9 @@ typedef enum {
     BLOCK_Q6_K, N_BLOCKS
 } BlockType;
 
+/* Codes of the types with offsets are ggml's unsigned q as it is, so that 4 bits of
+ * these need 6, and 5 bits do: moving 0..15 to -8..7 would put 8 * scale into the
+ * offset, a sum that f32 cannot always hold, and change the last bit of some weights. */
 typedef struct {
     const char *name;     // "Q4_K"
     int         id;       // ggml's number of the type
@@ -35,5 +39,67 @@ void block_decode(float *out, BlockType type, const void *blocks, int64_t n);
  * has them): Codes that decode to the same bits. */
 void block_codes(int8_t *codes, float *scales, float *offsets, BlockType type,
                  const void *blocks, int64_t n);
+
+/* --- what lies in the file; d, m and dmin are f16 --- */
+
+enum { BLOCK_SMALL = 32, BLOCK_LARGE = 256 };
+
+typedef struct __attribute__((packed)) {
+    uint16_t d;             // w = d * (q - 8)
+    uint8_t  q[16];         // low nibble weight j, high nibble j + 16
+} BlockQ4_0;
+
+typedef struct __attribute__((packed)) {
+    uint16_t d, m;          // w = d * q + m
+    uint8_t  q[16];
+} BlockQ4_1;
+
+typedef struct __attribute__((packed)) {
+    uint16_t d;             // w = d * (q - 16)
+    uint32_t high;          // bit j: bit 4 of q of weight j
+    uint8_t  q[16];
+} BlockQ5_0;
+
+typedef struct __attribute__((packed)) {
+    uint16_t d, m;          // w = d * q + m
+    uint32_t high;
+    uint8_t  q[16];
+} BlockQ5_1;
+
+typedef struct __attribute__((packed)) {
+    uint16_t d;             // w = d * q
+    int8_t   q[32];
+} BlockQ8_0;
+
+/* Eight groups of 32: w = d * scale * q - dmin * min, scale and min of 6 bits. */
+typedef struct __attribute__((packed)) {
+    uint16_t d, dmin;
+    uint8_t  scales[12];    // eight scales and eight mins of 6 bits: blocks.c
+    uint8_t  q[128];        // 32 bytes for 64 weights: low nibble l, high nibble l + 32
+} BlockQ4_K;
+
+typedef struct __attribute__((packed)) {
+    uint16_t d, dmin;
+    uint8_t  scales[12];
+    uint8_t  high[32];      // byte l: bit g is bit 4 of weight l of group g
+    uint8_t  q[128];
+} BlockQ5_K;
+
+/* Sixteen groups of 16: w = d * scale * (q - 32). */
+typedef struct __attribute__((packed)) {
+    uint8_t  low[128];      // 64 bytes for 128 weights: low nibble l, high nibble l + 64
+    uint8_t  high[64];      // 32 bytes for 128 weights: bits 2k, 2k + 1 of l + 32 k
+    int8_t   scales[16];
+    uint16_t d;
+} BlockQ6_K;
+
+static_assert(sizeof(BlockQ4_0) == 18, "a file format");
+static_assert(sizeof(BlockQ4_1) == 20, "a file format");
+static_assert(sizeof(BlockQ5_0) == 22, "a file format");
+static_assert(sizeof(BlockQ5_1) == 24, "a file format");
+static_assert(sizeof(BlockQ8_0) == 34, "a file format");
+static_assert(sizeof(BlockQ4_K) == 144, "a file format");
+static_assert(sizeof(BlockQ5_K) == 176, "a file format");
+static_assert(sizeof(BlockQ6_K) == 210, "a file format");
 
 #endif
