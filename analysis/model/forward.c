@@ -5,30 +5,16 @@
  *                x += Wdown (act(Wgate n) * Wup n),                n = norm(x)
  *   out = norm(x)
  *
- * Whatever the probe asks for is recorded on the way. */
-#include "analysis/probe.h"
+ * A layer is five stages, each of which ends at a tap: there the probe records what it
+ * asks for, and there a run of a single layer can stop (forward.h). */
+#include "analysis/model/forward.h"
 
 #include <math.h>
 
 #include "analysis/model/cache.h"
 #include "kernels/size.h"
 
-/* Buffers of one pass; T rows each. */
-typedef struct {
-    Model       *m;
-    const Batch *batch;
-    Probe       *probe;
-    LogitQuant   quant;
-    Cache       *cache;
-    int64_t      T;
-    int32_t     *place;          // [T] position of each row in its sequence
-    int32_t     *angle_row;      // [T] its row of cs and sn
-    int32_t      key_start[2];   // with a cache: 0 and its new length
-    Tensor       cs, sn;         // [P, rotary dims / 2]
-    Tensor       x, n;           // [T,C] residual stream; normed input, then output
-    Tensor       q, k, v, o;     // [T, heads * width]
-    Tensor       gate, up;       // [T,F]
-} Pass;
+/* --- what a batch needs --- */
 
 static Status tensor_rows(Backend *be, Tensor *t, int64_t rows, int64_t width)
 {
@@ -109,12 +95,24 @@ static Status make_buffers(Pass *p)
     return tensor_rows(be, &p->up, p->T, c->inter);
 }
 
-static Status record_tap(Pass *p, Tap tap, int64_t layer, const Tensor *x)
+Status forward_open(Pass *p)
 {
-    if (!p->probe || !p->probe->values[tap])
-        return OK;
-    return op_record(p->m->backend, x, p->batch, p->place, &p->probe->values[tap][layer]);
+    Backend *be = p->m->backend;
+    int64_t  past = p->cache ? cache_length(p->cache) : 0;
+    CHECK(p->batch->n_sequences >= 1 && p->batch->start[0] == 0);
+    CHECK(!p->cache || p->batch->n_sequences == 1);
+    p->T = p->batch->start[p->batch->n_sequences];
+    ARENA_NEW(p->place, &be->arena, p->T);
+    ARENA_NEW(p->angle_row, &be->arena, p->T);
+    if (p->cache) {
+        TRY(cache_reserve(p->cache, p->T));
+        p->key_start[1] = (int32_t)(past + p->T);
+    }
+    TRY(make_angles(p, past));
+    return make_buffers(p);
 }
+
+/* --- one layer --- */
 
 static Attention attention_of(const Pass *p, int64_t layer)
 {
@@ -145,71 +143,108 @@ static Attention attention_of(const Pass *p, int64_t layer)
     return a;
 }
 
-static Status attention_block(Pass *p, int64_t layer)
+static Status norm_for_attention(Pass *p, int64_t layer)
 {
-    Model             *m = p->m;
-    Backend           *be = m->backend;
-    const ModelConfig *c = &m->config;
-    const Layer       *l = &m->layers[layer];
+    Model *m = p->m;
+    return op_rmsnorm(m->backend, &p->n, &p->x, &m->layers[layer].norm_attn,
+                      (float)m->config.norm_eps);
+}
+
+static Status heads(Pass *p, int64_t layer)
+{
+    Backend           *be = p->m->backend;
+    const ModelConfig *c = &p->m->config;
+    const Layer       *l = &p->m->layers[layer];
     Tensor             keys = p->k, values = p->v;   // all that are attended to
     if (p->cache)
         cache_views(p->cache, layer, p->T, &p->k, &p->v, &keys, &values);
-    TRY(op_rmsnorm(be, &p->n, &p->x, &l->norm_attn, (float)c->norm_eps));
-    TRY(record_tap(p, TAP_QKV_IN, layer, &p->n));
     TRY(op_linear(be, &p->q, &p->n, &l->w[W_Q]));
     TRY(op_linear(be, &p->k, &p->n, &l->w[W_K]));
     TRY(op_linear(be, &p->v, &p->n, &l->w[W_V]));
     TRY(op_rope(be, &p->q, c->n_heads * c->n_maps, &p->cs, &p->sn, p->angle_row));
     TRY(op_rope(be, &p->k, c->n_groups * c->n_maps, &p->cs, &p->sn, p->angle_row));
     Attention a = attention_of(p, layer);
-    TRY(op_attention(be, &p->o, &p->q, &keys, &values, &a));
-    TRY(record_tap(p, TAP_O_IN, layer, &p->o));
-    TRY(op_linear(be, &p->n, &p->o, &l->w[W_O]));
-    return op_add(be, &p->x, &p->n);
+    return op_attention(be, &p->o, &p->q, &keys, &values, &a);
 }
 
-static Status mlp_block(Pass *p, int64_t layer)
+static Status add_attention(Pass *p, int64_t layer)
 {
-    Model       *m = p->m;
-    Backend     *be = m->backend;
-    const Layer *l = &m->layers[layer];
-    TRY(op_rmsnorm(be, &p->n, &p->x, &l->norm_mlp, (float)m->config.norm_eps));
-    TRY(record_tap(p, TAP_MLP_IN, layer, &p->n));
+    Backend     *be = p->m->backend;
+    const Layer *l = &p->m->layers[layer];
+    TRY(op_linear(be, &p->n, &p->o, &l->w[W_O]));
+    TRY(op_add(be, &p->x, &p->n));
+    return op_rmsnorm(be, &p->n, &p->x, &l->norm_mlp, (float)p->m->config.norm_eps);
+}
+
+static Status gated(Pass *p, int64_t layer)
+{
+    Backend     *be = p->m->backend;
+    const Layer *l = &p->m->layers[layer];
     TRY(op_linear(be, &p->gate, &p->n, &l->w[W_GATE]));
     TRY(op_linear(be, &p->up, &p->n, &l->w[W_UP]));
-    TRY(op_glu(be, &p->gate, &p->up, m->config.act));
-    TRY(record_tap(p, TAP_DOWN_IN, layer, &p->gate));
+    return op_glu(be, &p->gate, &p->up, p->m->config.act);
+}
+
+static Status add_mlp(Pass *p, int64_t layer)
+{
+    Backend     *be = p->m->backend;
+    const Layer *l = &p->m->layers[layer];
     TRY(op_linear(be, &p->n, &p->gate, &l->w[W_DOWN]));
     return op_add(be, &p->x, &p->n);
 }
 
+/* In the order of the pass; what passes the tap lies at that offset of the Pass. */
+static const struct {
+    Tap    tap;
+    Status (*run)(Pass *p, int64_t layer);
+    size_t values;
+} STAGES[N_TAPS] = {
+    {TAP_QKV_IN, norm_for_attention, offsetof(Pass, n)},
+    {TAP_O_IN, heads, offsetof(Pass, o)},
+    {TAP_MLP_IN, add_attention, offsetof(Pass, n)},
+    {TAP_DOWN_IN, gated, offsetof(Pass, gate)},
+    {TAP_HIDDEN, add_mlp, offsetof(Pass, x)},
+};
+
+static Status record_tap(Pass *p, Tap tap, int64_t layer, const Tensor *x)
+{
+    if (!p->probe || !p->probe->values[tap])
+        return OK;
+    return op_record(p->m->backend, x, p->batch, p->place, &p->probe->values[tap][layer]);
+}
+
+Status forward_layer(Pass *p, int64_t layer, Tap tap, const Tensor **at)
+{
+    for (int i = 0; i < N_TAPS; i++) {
+        TRY(STAGES[i].run(p, layer));
+        *at = (const Tensor *)((const char *)p + STAGES[i].values);
+        TRY(record_tap(p, STAGES[i].tap, layer, *at));
+        if (STAGES[i].tap == tap)
+            break;
+    }
+    return OK;
+}
+
+/* --- the whole pass --- */
+
 static Status run_layers(Pass *p)
 {
+    const Tensor *x;
     for (int64_t l = 0; l < p->m->config.n_layers; l++) {
-        TRY(attention_block(p, l));
-        TRY(mlp_block(p, l));
-        TRY(record_tap(p, TAP_HIDDEN, l, &p->x));
+        TRY(forward_layer(p, l, TAP_HIDDEN, &x));
         if (p->probe && p->probe->on_hidden)
-            TRY(p->probe->on_hidden(p->probe->on_hidden_context, l, &p->x));
+            TRY(p->probe->on_hidden(p->probe->on_hidden_context, l, x));
     }
     return OK;
 }
 
 static Status run(Pass *p, Tensor *out, const int32_t *ids)
 {
-    Backend *be = p->m->backend;
-    int64_t  past = p->cache ? cache_length(p->cache) : 0;
-    ARENA_NEW(p->place, &be->arena, p->T);
-    ARENA_NEW(p->angle_row, &be->arena, p->T);
-    if (p->cache) {
-        TRY(cache_reserve(p->cache, p->T));
-        p->key_start[1] = (int32_t)(past + p->T);
-    }
-    TRY(make_angles(p, past));
-    TRY(make_buffers(p));
-    TRY(op_embed(be, &p->x, &p->m->embed, ids));
+    Model *m = p->m;
+    TRY(forward_open(p));
+    TRY(op_embed(m->backend, &p->x, &m->embed, ids));
     TRY(run_layers(p));
-    TRY(op_rmsnorm(be, out, &p->x, &p->m->norm, (float)p->m->config.norm_eps));
+    TRY(op_rmsnorm(m->backend, out, &p->x, &m->norm, (float)m->config.norm_eps));
     if (p->cache)
         cache_advance(p->cache, p->T);
     return OK;
@@ -218,10 +253,7 @@ static Status run(Pass *p, Tensor *out, const int32_t *ids)
 Status model_forward(Model *m, Tensor *out, const int32_t *ids, const Batch *batch,
                      LogitQuant quant, Probe *probe, Cache *cache)
 {
-    CHECK(batch->n_sequences >= 1 && batch->start[0] == 0);
-    CHECK(!cache || batch->n_sequences == 1);
-    Pass p = {.m = m, .batch = batch, .probe = probe, .quant = quant, .cache = cache,
-              .T = batch->start[batch->n_sequences]};
+    Pass p = {.m = m, .batch = batch, .probe = probe, .quant = quant, .cache = cache};
     ArenaMark mark = backend_mark(m->backend);
     Status    s = run(&p, out, ids);
     backend_rewind(m->backend, mark);

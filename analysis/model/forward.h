@@ -1,0 +1,33 @@
+/* forward.h - the forward pass in its parts: a layer alone, on hidden states that the
+ * caller has, as far as one of its taps. */
+#ifndef DQ_FORWARD_H
+#define DQ_FORWARD_H
+
+#include "analysis/probe.h"
+
+/* One batch on its way through a model. The caller sets the first five; the rest,
+ * T rows each, is made by forward_open in the backend's memory. */
+typedef struct {
+    Model       *m;
+    const Batch *batch;
+    Probe       *probe;          // or NULL
+    LogitQuant   quant;
+    Cache       *cache;          // or NULL
+    int64_t      T;
+    int32_t     *place;          // [T] position of each row in its sequence
+    int32_t     *angle_row;      // [T] its row of cs and sn
+    int32_t      key_start[2];   // with a cache: 0 and its new length
+    Tensor       cs, sn;         // [P, rotary dims / 2]
+    Tensor       x, n;           // [T,C] residual stream; normed input, then output
+    Tensor       q, k, v, o;     // [T, heads * width]
+    Tensor       gate, up;       // [T,F]
+} Pass;
+
+/* Memory of the backend, until the caller rewinds it; x is not set. */
+MUST_USE Status forward_open(Pass *p);
+/* p->x, the input of the layer, becomes its output where tap is TAP_HIDDEN. Else the
+ * layer is run up to that tap, x is of no more use, and no weights of what follows are
+ * looked at. *at: what passes the tap, until the pass goes on. */
+MUST_USE Status forward_layer(Pass *p, int64_t layer, Tap tap, const Tensor **at);
+
+#endif
