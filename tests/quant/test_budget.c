@@ -91,6 +91,43 @@ TEST(large_budgets_are_kept_and_nearly_used)
     arena_close(&a);
 }
 
+/* Each item a little over 1024 units: rounded down 64 of them would seem to fit. */
+TEST(bytes_round_up_to_units)
+{
+    enum { N = 64 };
+    Arena      a = {0};
+    BudgetItem items[N];
+    int        choice[N];
+    double     budget = 1e9 + 7, unit = budget / BUDGET_UNITS, bytes, error;
+    double     each = budget / N + 0.9 * unit;
+    for (int i = 0; i < N; i++)
+        items[i] = (BudgetItem){{each / 2, each, 2 * each}, {3, 1, 0.5}};
+    T_STATUS_OK(budget_solve(choice, &a, items, N, budget));
+    sums(&bytes, &error, choice, items, N);
+    T_OK(bytes <= budget);
+    T_NEAR(error, N + 2, 1e-9);
+    arena_close(&a);
+}
+
+/* One large item and many that take two units for little more than one: in units
+ * not all can have what they need, in bytes they can. */
+TEST(what_rounding_leaves_is_spent)
+{
+    enum { N = 64 };
+    Arena      a = {0};
+    BudgetItem items[N];
+    int        choice[N];
+    double     budget = 1e9 + 7, unit = budget / BUDGET_UNITS, small = 1.01 * unit;
+    double     large = budget - (N - 1) * small - 1;
+    for (int i = 0; i < N; i++)
+        items[i] = (BudgetItem){{small / 2, small, budget}, {3, 1, 0.5}};
+    items[0] = (BudgetItem){{large, budget, budget}, {3, 1, 0.5}};
+    T_STATUS_OK(budget_solve(choice, &a, items, N, budget));
+    for (int i = 0; i < N; i++)
+        T_OK(choice[i] == (i > 0));
+    arena_close(&a);
+}
+
 TEST(too_small_a_budget_is_refused)
 {
     Arena      a = {0};
