@@ -35,8 +35,9 @@ struct Packed {
     int64_t     group;          // inputs that share a scale; K: all of a row
     int64_t     n_groups;       // ceil(K / group)
     PackedZeros zeros_as;
-    uint32_t    zeros_add;      // to each word of zero points: GPTQ v1 stores them less 1
+    int         zeros_less;     // what they are stored less: 1 in GPTQ v1, else 0
     bool        one_scale;      // one for the whole matrix
+    bool        symmetric;      // zero points, where stored, are all in the middle
     const ModelTensor *codes;   // the tensors it is made of, for messages
     const ModelTensor *scales;  // F32, F16, BF16: [N,G]; of PACKED_COLUMNS [G,N]
     const ModelTensor *zeros;   // as zeros_as says, or NULL
@@ -51,10 +52,11 @@ MUST_USE Status packed_check(const Packed *p, const char *path);
  * May be called from several threads at once. */
 void packed_rows(float *out, const Packed *p, int64_t first, int64_t n);
 
-/* Can the products take it as codes: groups of one size that fit them? */
+/* Do its groups fit the products on codes? */
 bool packed_has_codes(const Packed *p);
 /* All of it as Codes in a; the same numbers (but for the last bit where the scales
- * are F32 and there are zero points). Needs packed_check, packed_has_codes. */
+ * are F32 and there are zero points). Needs packed_check and packed_has_codes. codes
+ * is NULL where an index makes groups of different sizes. */
 MUST_USE Status packed_codes(Codes *out, Arena *a, const Packed *p);
 /* Bytes of it in the memory of a backend, packed from codes (about). */
 size_t packed_loaded_bytes(const Packed *p);
