@@ -12,8 +12,9 @@ Status layers_open(Layers *l, Arena *a, const char *path)
 {
     *l = (Layers){0};
     ARENA_NEW(l->source, a, 1);
-    TRY(source_open(&l->source->source, a, path));
-    Status s = model_info_fill(&l->info, a, &l->source->source);
+    Status s = source_open(&l->source->source, a, path);
+    if (s == OK)
+        s = model_info_fill(&l->info, a, &l->source->source);
     if (s != OK)
         layers_close(l);
     return s;
