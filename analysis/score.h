@@ -29,6 +29,13 @@ typedef struct {
 } Scorer;
 
 int64_t sequences_longest(const Sequences *s);
+/* End of the batch that begins with sequence `first`: as many as have n_rows rows
+ * together, but one at least. */
+int64_t sequences_end(const Sequences *s, int64_t first, int64_t n_rows);
+/* Sequences first .. end as a batch; its tables come from a. ERR_RANGE where they have
+ * more rows than a batch can. */
+MUST_USE Status sequences_batch(Batch *out, Arena *a, const Sequences *s, int64_t first,
+                                int64_t end);
 
 /* logprob[t] = log p(targets[t]), best[t] = the likeliest token, for every row
  * with a target; other rows become 0 and -1. logprob, best [start[n]] host

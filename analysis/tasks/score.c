@@ -12,11 +12,38 @@ int64_t sequences_longest(const Sequences *s)
     return longest;
 }
 
+int64_t sequences_end(const Sequences *s, int64_t first, int64_t n_rows)
+{
+    int64_t end = first + 1;
+    while (end < s->n && s->start[end + 1] - s->start[first] <= n_rows)
+        end++;
+    return end;
+}
+
+Status sequences_batch(Batch *out, Arena *a, const Sequences *s, int64_t first, int64_t end)
+{
+    int64_t  n = end - first, T = s->start[end] - s->start[first];
+    int32_t *start;
+    int64_t *number;
+    if (T > INT32_MAX)
+        FAIL(ERR_RANGE, "a window of %lld tokens: at most %d are possible", (long long)T,
+             INT32_MAX);
+    ARENA_NEW(start, a, n + 1);
+    ARENA_NEW(number, a, n);
+    for (int64_t i = 0; i <= n; i++)
+        start[i] = (int32_t)(s->start[first + i] - s->start[first]);
+    for (int64_t i = 0; i < n; i++)
+        number[i] = first + i;
+    *out = (Batch){.n_sequences = n, .start = start, .number = number};
+    return OK;
+}
+
 /* One batch: sequences first .. end, rows row0 .. row0 + T. */
 typedef struct {
     const Sequences *s;
     int64_t          first, end;
     int64_t          row0, T;
+    Batch            batch;
     int64_t          n_rows;     // with a target
     int32_t         *rows;       // [n_rows] counted from row0
     int32_t         *targets;    // [n_rows]
@@ -24,21 +51,11 @@ typedef struct {
     int32_t         *best;       // [n_rows]
 } Slice;
 
-static int64_t batch_end(const Sequences *s, int64_t first, int64_t budget)
-{
-    int64_t end = first + 1;
-    while (end < s->n && s->start[end + 1] - s->start[first] <= budget)
-        end++;
-    return end;
-}
-
 static Status slice_init(Slice *b, Arena *a, const Sequences *s, int64_t first, int64_t end)
 {
     *b = (Slice){.s = s, .first = first, .end = end, .row0 = s->start[first]};
     b->T = s->start[end] - b->row0;
-    if (b->T > INT32_MAX)
-        FAIL(ERR_RANGE, "a window of %lld tokens: at most %d are possible", (long long)b->T,
-             INT32_MAX);
+    TRY(sequences_batch(&b->batch, a, s, first, end));
     ARENA_NEW(b->rows, a, b->T);
     ARENA_NEW(b->targets, a, b->T);
     ARENA_NEW(b->logprob, a, b->T);
@@ -51,28 +68,13 @@ static Status slice_init(Slice *b, Arena *a, const Sequences *s, int64_t first, 
     return OK;
 }
 
-static Status batch_of(Batch *out, Arena *a, const Slice *b)
-{
-    int64_t  n = b->end - b->first;
-    int32_t *start;
-    int64_t *number;
-    ARENA_NEW(start, a, n + 1);
-    ARENA_NEW(number, a, n);
-    for (int64_t i = 0; i <= n; i++)
-        start[i] = (int32_t)(b->s->start[b->first + i] - b->row0);
-    for (int64_t i = 0; i < n; i++)
-        number[i] = b->first + i;
-    *out = (Batch){.n_sequences = n, .start = start, .number = number};
-    return OK;
-}
-
-static Status forward(Scorer *sc, Tensor *x, const Slice *b, const Batch *batch)
+static Status forward(Scorer *sc, Tensor *x, const Slice *b)
 {
     Model *m = sc->model;
     TRY(backend_tensor(m->backend, x, 2, (int64_t[]){b->T, m->config.hidden}));
     if (sc->probe)
         sc->probe->spans = b->s->spans ? b->s->spans + b->first : NULL;
-    return model_forward(m, x, b->s->ids + b->row0, batch, sc->quant, sc->probe, NULL);
+    return model_forward(m, x, b->s->ids + b->row0, &b->batch, sc->quant, sc->probe, NULL);
 }
 
 /* Gathers the rows with a target (a look-up in the table x) and scores them. */
@@ -87,13 +89,11 @@ static Status score_rows(Scorer *sc, const Tensor *x, Slice *b)
     return op_score(m->backend, &picked, &m->head, b->targets, b->logprob, b->best);
 }
 
-static Status run_slice(Scorer *sc, Arena *a, Slice *b)
+static Status run_slice(Scorer *sc, Slice *b)
 {
-    Batch  batch;
-    Tensor x;
-    TRY(batch_of(&batch, a, b));
+    Tensor    x;
     ArenaMark mark = backend_mark(sc->model->backend);
-    Status    s = forward(sc, &x, b, &batch);
+    Status    s = forward(sc, &x, b);
     if (s == OK)
         s = score_rows(sc, &x, b);
     backend_rewind(sc->model->backend, mark);
@@ -120,10 +120,10 @@ Status score_run(Scorer *sc, const Sequences *s, float *logprob, int32_t *best)
     for (int64_t first = 0, end; status == OK && first < s->n; first = end) {
         Slice     b;
         ArenaMark mark = arena_mark(&a);
-        end = batch_end(s, first, budget);
+        end = sequences_end(s, first, budget);
         status = slice_init(&b, &a, s, first, end);
         if (status == OK)
-            status = run_slice(sc, &a, &b);
+            status = run_slice(sc, &b);
         if (status == OK) {
             scatter(&b, logprob, best);
             sc->done += b.T;
