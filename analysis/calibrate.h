@@ -25,14 +25,14 @@ typedef struct {
     float           *hidden;    // [start[n], C] host: input of the layer to come
 } Calibration;
 
-/* hidden = embeddings of the text. */
+/* hidden = embeddings of the text. progress and batch_tokens are 0: set them after. */
 MUST_USE Status calibration_open(Calibration *c, Arena *a, Model *m, const Sequences *text);
 
 /* Runs layer `layer` of the model (which layers_place has put there, as far as the
  * tap needs: TAP_QKV_IN no matrix at all, TAP_O_IN q, k and v, ...) up to that input
  * and gathers it. out's arrays are taken from a. Sums do not depend on the number of
  * threads; the products of the gram are f32 in parts of at most 512 rows, added in
- * double. ERR_RANGE where an input is NaN or infinite. */
+ * double. ERR_RANGE where an input is NaN or infinite, or, with a gram, beyond 2^58. */
 MUST_USE Status calibration_inputs(InputStats *out, Arena *a, Calibration *c, int64_t layer,
                                    Tap tap, bool with_gram);
 /* Runs the whole layer: hidden becomes its output. */
@@ -42,8 +42,9 @@ MUST_USE Status calibration_advance(Calibration *c, int64_t layer);
 Tap tap_of_weight(WeightKind kind);
 
 /* ||x (w - v)^T||^2 over all rows of the text, from the gram: sum over rows of
- * d G d^T with d = w - v [N,K]; v NULL: zeros. Scratch from a, given back. Runs on
- * the backend's product. */
+ * d G d^T with d = w - v [N,K]; v NULL: zeros. Never below 0; as exact as products
+ * with G in f32 are, about 1e-6 of |d| |G| |d|^T. ERR_RANGE where w, v or the gram is
+ * not finite. Scratch from a, given back. Runs on the backend's product. */
 MUST_USE Status input_error(double *out, Arena *scratch, Backend *be, const InputStats *s,
                             const float *w, const float *v, int64_t N);
 
