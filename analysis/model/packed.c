@@ -154,19 +154,40 @@ static void decode_run(float *out, const Packed *p, int64_t n, int64_t col, int6
     }
 }
 
-static size_t block_row(const Packed *p)
+/* --- rows of blocks, and of numbers whose order is GGUF's --- */
+
+static bool has_rows(const Packed *p)
 {
-    const BlockInfo *b = block_info(p->block);
-    return (size_t)(p->k / b->items) * (size_t)b->bytes;
+    return p->kind == PACKED_BLOCKS || p->kind == PACKED_NUMBERS;
+}
+
+/* Row n as it lies in the file. GGUF's llama has the rows of q and k that turn together
+ * side by side, formats.md 4.3. */
+static const unsigned char *file_row(const Packed *p, int64_t n)
+{
+    int64_t d = p->paired_heads ? p->n / p->paired_heads : 1, i = n % d;
+    int64_t row = d == 1 ? n : n - i + i % (d / 2) * 2 + i / (d / 2);
+    return (const unsigned char *)p->data + (size_t)row * (p->bytes / (size_t)p->n);
+}
+
+static void decode_row(float *out, const Packed *p, int64_t n)
+{
+    const unsigned char *row = file_row(p, n);
+    if (p->kind == PACKED_BLOCKS) {
+        block_decode(out, p->block, row, p->k);
+        return;
+    }
+    Tensor t = tensor_1d(p->dtype, (void *)(uintptr_t)row, p->k);
+    for (int64_t k = 0; k < p->k; k++)
+        out[k] = float_at(&t, k);
 }
 
 void packed_rows(float *out, const Packed *p, int64_t first, int64_t n)
 {
     Tile t;
-    if (p->kind == PACKED_BLOCKS) {
-        size_t row = block_row(p);
-        block_decode(out, p->block, (const unsigned char *)p->data + (size_t)first * row,
-                     n * p->k);
+    if (has_rows(p)) {
+        for (int64_t r = 0; r < n; r++)
+            decode_row(out + r * p->k, p, first + r);
         return;
     }
     for (t.row = first; t.row < first + n; t.row += t.rows) {
@@ -203,6 +224,8 @@ static bool has_offsets(const Packed *p)
 
 bool packed_has_codes(const Packed *p)
 {
+    if (p->kind == PACKED_NUMBERS)
+        return false;
     int64_t group = codes_group(p);
     return p->k % group == 0 && (group == p->k || group % 16 == 0);
 }
@@ -269,17 +292,16 @@ static void fill_rows(Codes *c, int8_t *codes, float *scales, float *offsets, co
     int64_t G = c->k / c->group;
 #pragma omp parallel for schedule(static)
     for (int64_t row = 0; row < p->n; row += ROWS) {
-        int64_t end = i64_min(p->n, row + ROWS);
-        float  *o = offsets ? offsets + row * G : NULL;
-        if (p->kind == PACKED_BLOCKS) {
-            size_t at = (size_t)row * block_row(p);
-            block_codes(codes + row * p->k, scales + row * G, o, p->block,
-                        (const unsigned char *)p->data + at, (end - row) * p->k);
-            continue;
+        if (p->kind != PACKED_BLOCKS)
+            fill_codes(codes, p, place, row);
+        for (int64_t r = row; r < i64_min(p->n, row + ROWS); r++) {
+            float *o = offsets ? offsets + r * G : NULL;
+            if (p->kind == PACKED_BLOCKS)
+                block_codes(codes + r * p->k, scales + r * G, o, p->block, file_row(p, r),
+                            p->k);
+            else
+                fill_scales(scales + r * G, o, p, r);
         }
-        fill_codes(codes, p, place, row);
-        for (int64_t r = row; r < end; r++)
-            fill_scales(scales + r * G, offsets ? offsets + r * G : NULL, p, r);
     }
 }
 
@@ -309,6 +331,8 @@ Status packed_codes(Codes *out, Arena *a, const Packed *p)
 
 size_t packed_loaded_bytes(const Packed *p)
 {
+    if (p->kind == PACKED_NUMBERS)
+        return (size_t)(p->n * p->k) * sizeof(float);
     return (size_t)(p->n * p->k) * (size_t)codes_bits(p) / 8 +
            (size_t)(p->n * ceil_div(p->k, codes_group(p))) * (has_offsets(p) ? 8 : 4);
 }
@@ -328,8 +352,39 @@ static Status wrong_scale(const Packed *p, const char *path, int64_t i, float x)
          "are finite", path, t->file, t->name, place, (double)x);
 }
 
+/* Products of finite scales in blocks fit f32: f16 times 8 or 6 bits times 8. */
+static bool row_is_finite(const Packed *p, int64_t n)
+{
+    const BlockInfo     *b = block_info(p->block);
+    const unsigned char *at = file_row(p, n);
+    int8_t               codes[BLOCK_LARGE];
+    float                x[2][BLOCK_LARGE / 16] = {{0}};  // scales, offsets
+    for (int64_t k = 0; k < p->k; k += b->items, at += b->bytes) {
+        block_codes(codes, x[0], x[1], p->block, at, b->items);
+        for (int g = 0; g < b->items / b->group; g++)
+            if (!isfinite(x[0][g]) || !isfinite(x[1][g]))
+                return false;
+    }
+    return true;
+}
+
+static Status check_blocks(const Packed *p, const char *path)
+{
+    int64_t bad = p->n;
+#pragma omp parallel for schedule(static) reduction(min : bad)
+    for (int64_t n = 0; n < p->n; n++)
+        if (!row_is_finite(p, n))
+            bad = i64_min(bad, n);
+    if (bad < p->n)
+        FAIL(ERR_RANGE, "%s/%s: tensor %s: row %lld has a scale that is NaN or infinite, "
+             "expected finite ones", path, p->codes->file, p->codes->name, (long long)bad);
+    return OK;
+}
+
 Status packed_check(const Packed *p, const char *path)
 {
+    if (p->kind == PACKED_BLOCKS)
+        return check_blocks(p, path);
     int64_t n_scales = p->scales ? tensor_count(&p->scales->view) : 0;
     for (int64_t i = 0; i < n_scales; i++) {
         float x = float_at(&p->scales->view, i);

@@ -13,7 +13,8 @@ typedef enum {
     PACKED_ROWS,     // codes in words along a row: I32 [N,words] (compressed-tensors)
     PACKED_COLUMNS,  // codes in words down the inputs: I32 [words,N] (GPTQ)
     PACKED_BYTES,    // a code a byte: I8 [N,K] (compressed-tensors int-quantized)
-    PACKED_BLOCKS    // blocks with their scales inside (GGUF)
+    PACKED_BLOCKS,   // blocks with their scales inside (GGUF)
+    PACKED_NUMBERS   // F32, F16 or BF16 whose rows lie in another order (GGUF)
 } PackedKind;
 
 /* How zero points lie. Words hold them unsigned, as they hold codes. */
@@ -30,6 +31,9 @@ struct Packed {
     const void *data;           // codes or blocks; the file need not have aligned them
     size_t      bytes;          // in the files: codes, scales, zero points and all
     BlockType   block;          // PACKED_BLOCKS: of this type; what follows is not used
+    Dtype       dtype;          // PACKED_NUMBERS: of this one; likewise
+    int64_t     paired_heads;   // rows of that many heads lie in pairs: of a head of d rows,
+                                //   row p * d/2 + j is row 2j + p of the file; 0: as they are
     PackLayout  layout;         // of words
     int         bits;           // of a code, 1 to 8
     int64_t     group;          // inputs that share a scale; K: all of a row
@@ -44,8 +48,8 @@ struct Packed {
     const ModelTensor *index;   // I32 [K]: group of each input; NULL: k / group
 };
 
-/* What decoding relies on and a table of tensors does not tell: finite scales,
- * groups that are there. Errors name path (of the folder), file, tensor and place. */
+/* What decoding relies on and a table of tensors does not tell: finite scales, groups
+ * that are there; numbers of PACKED_NUMBERS are looked at as they are read. Errors name path (of the folder), file, tensor and place. */
 MUST_USE Status packed_check(const Packed *p, const char *path);
 
 /* Rows first .. first + n as f32 into out [n,K]: scale * (code - zero), rounded once.
