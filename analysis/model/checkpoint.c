@@ -148,6 +148,8 @@ void checkpoint_close(Checkpoint *c)
 {
     for (int64_t i = 0; i < c->n_files; i++)
         safetensors_close(&c->files[i]);
+    if (c->gguf)
+        gguf_file_close(c->gguf);
     *c = (Checkpoint){0};
 }
 

@@ -1,13 +1,16 @@
 /* checkpoint.h - the tensors of a Hugging Face folder: model.safetensors, or
- * the shards that model.safetensors.index.json names. Mapped, not read. */
+ * the shards that model.safetensors.index.json names. Mapped, not read. Those of a
+ * GGUF file (gguf_source.h) make one too. */
 #ifndef DQ_CHECKPOINT_H
 #define DQ_CHECKPOINT_H
 
+#include "analysis/model/gguf_file.h"
 #include "analysis/model/safetensors.h"
 
 struct Checkpoint {
     int64_t      n_files;
     SafeTensors *files;    // [n_files]
+    GgufFile    *gguf;     // or this one, else NULL
     int64_t      n;
     ModelTensor *tensors;  // [n] of all files, by name
 };
