@@ -11,7 +11,7 @@
 
 enum { COLS = PRODUCT64_COLS, M = 49, K = 300, LDA = K + 3, LDC = COLS + 5 };
 
-static double a[M * LDA], b[K * COLS], c[M * LDC], start[M * LDC];
+static double a[M * LDA], b[K * COLS], out[M * LDC], start[M * LDC];
 
 static void fill(uint64_t seed)
 {
@@ -21,7 +21,7 @@ static void fill(uint64_t seed)
         b[i] = (double)check_normal(&seed) + 1e-9 * (double)check_normal(&seed);
     for (int i = 0; i < M * LDC; i++)
         start[i] = (double)check_normal(&seed);
-    memcpy(c, start, sizeof c);
+    memcpy(out, start, sizeof out);
 }
 
 /* Each number within what a chain of k sums may lose; all others as they were. */
@@ -35,7 +35,7 @@ static bool agrees(int m, int k)
                 size += fabsl((long double)a[i * LDA + p] * b[p * COLS + j]);
             }
             double tol = i < m && j < COLS ? (double)size * (k + 1) * DBL_EPSILON : 0;
-            if (!(fabsl(c[i * LDC + j] - want) <= tol))
+            if (!(fabsl(out[i * LDC + j] - want) <= tol))
                 return false;
         }
     return true;
@@ -50,7 +50,7 @@ TEST(product64_agrees_with_long_double)
         for (int i = 0; i < 60; i++) {
             int m = ROWS[i % 10], k = DEPTH[i / 10];
             fill(1 + (uint64_t)i);
-            product64_subtract(c, LDC, a, LDA, m, b, k);
+            product64_subtract(out, LDC, a, LDA, m, b, k);
             T_OK(agrees(m, k));
         }
     }
@@ -62,14 +62,14 @@ TEST(product64_rows_may_be_cut_anywhere)
     REF_EACH_ISA(isa)
     {
         fill(5);
-        product64_subtract(c, LDC, a, LDA, M, b, K);
-        memcpy(whole, c, sizeof c);
-        memcpy(c, start, sizeof c);
+        product64_subtract(out, LDC, a, LDA, M, b, K);
+        memcpy(whole, out, sizeof out);
+        memcpy(out, start, sizeof out);
         for (int i = 0, n = 1; i < M; i += n, n = 1 + n * 5 % 17) {
             n = n < M - i ? n : M - i;
-            product64_subtract(c + i * LDC, LDC, a + i * LDA, LDA, n, b, K);
+            product64_subtract(out + i * LDC, LDC, a + i * LDA, LDA, n, b, K);
         }
-        T_OK(memcmp(whole, c, sizeof c) == 0);
+        T_OK(memcmp(whole, out, sizeof out) == 0);
     }
 }
 
@@ -80,10 +80,10 @@ TEST(product64_passes_nan)
         fill(9);
         a[14 * LDA + 130] = NAN;
         b[5 * COLS + 15] = INFINITY;
-        product64_subtract(c, LDC, a, LDA, M, b, K);
+        product64_subtract(out, LDC, a, LDA, M, b, K);
         for (int i = 0; i < M; i++)
             for (int j = 0; j < COLS; j++)
-                T_OK(i == 14 ? isnan(c[i * LDC + j])
-                             : j == 15 ? isinf(c[i * LDC + j]) : isfinite(c[i * LDC + j]));
+                T_OK(i == 14 ? isnan(out[i * LDC + j])
+                             : j == 15 ? isinf(out[i * LDC + j]) : isfinite(out[i * LDC + j]));
     }
 }
