@@ -2,7 +2,7 @@
  * A folder OUT.partial beside the target becomes OUT when it is whole; config.json
  * is the last file in it, so what a killed run leaves loads nowhere. Tensors may
  * come in any order; all are known from the start: those of the source, coded as
- * the plan says. */
+ * the plan says. One run at a time writes a folder. */
 #ifndef DQ_EXPORT_H
 #define DQ_EXPORT_H
 
@@ -21,48 +21,64 @@ typedef struct {
     ExportFormat  format;
     bool          wide6;        // 6-bit codes in 8-bit packing (formats.md 2.3 b)
     const Layers *source;
-    const Plan   *plan;         // a scheme for every quantizable matrix
+    const Plan   *plan;         // a scheme for every quantizable matrix; an entry of its own
+                                //   for "lm_head.weight" where that is coded too
     Dtype         dtype;        // F32, F16, BF16: of float tensors and scales; config's dtype
     bool          untie;        // lm_head.weight is written though the source ties it
-    bool          act_order;    // label for config.json: columns were taken in order of activation
+    bool          act_order;    // label: GPTQ took columns in the order of their activations
     double        damp;         // label
-    bool          resume;       // go on with OUT.partial where it fits; else it is an error
-    bool          overwrite;    // OUT may be there already
+    bool          resume;       // go on with OUT.partial where it fits, else it is an error;
+                                //   where there is none: begin
+    bool          overwrite;    // OUT, or layers of a stopped run, may be there already
     const char   *settings;     // one line; a resumed run must have the same
     size_t        shard_bytes;  // 0: 5e9
 } ExportOptions;
 
 typedef struct Export Export;
 
-/* ERR_USAGE where OUT is there and may not be overwritten, or is the source;
- * ERR_UNSUPPORTED where the format cannot hold the plan (6 bits in GPTQ, asym in INT8 ...)
- * or another tool could not read it (in not a multiple of the group): the sentence says
- * what to use; ERR_IO. */
+/* Strings and structs of o stay the caller's until export_close.
+ * ERR_USAGE where OUT is there (an empty folder is nothing) and may not be overwritten,
+ * is no checkpoint folder, is the source or lies in it, or where a stopped or another
+ * run has OUT.partial; ERR_UNSUPPORTED where the format cannot hold the plan (6 bits in
+ * GPTQ, asym in INT8 ...): the sentence says what to use; ERR_SHAPE where a group does
+ * not divide a row; ERR_USAGE where scales are of another dtype; ERR_FORMAT where
+ * OUT.partial holds something else; ERR_IO, which a full disk is too: all room is taken
+ * here. */
 MUST_USE Status export_open(Export **out, Arena *a, const ExportOptions *o);
 
+/* What the user should know about the plan: which other tool will refuse the result.
+ * NULL: nothing. */
+const char *export_note(const Export *e);
 /* Layers that the resumed folder holds, 0 for a new one. */
 int64_t export_layers_done(const Export *e);
+/* Did the tensor, or all parts of the matrix, come with a layer that was done? What is
+ * there may come again. */
+bool export_has(const Export *e, const char *name);
 /* What export_layer_done kept, as it was: report rows, hidden states. Sizes must be those
  * that were kept, else ERR_FORMAT. */
 MUST_USE Status export_kept(Export *e, void *rows, size_t row_bytes, float *state, size_t n);
 
 /* Codes of a matrix of the plan with bits. */
 MUST_USE Status export_codes(Export *e, const char *name, const RtnCodes *c);
-/* A tensor as f32 [its shape], rounded to dtype (ERR_RANGE where F16 overflows). In
- * parts of whole rows from row `first` on for large ones; name "lm_head.weight" for
- * an untied head. */
+/* A tensor as f32 [its shape], rounded to dtype (ERR_RANGE where F16 overflows, or at a
+ * NaN). In parts of whole rows from row `first` on, in order, for large ones; name
+ * "lm_head.weight" for an untied head. */
 MUST_USE Status export_floats(Export *e, const char *name, const float *x, int64_t first,
                               int64_t n_rows);
 /* A tensor as it stands in the source (converted where dtype is another), in pieces:
- * memory stays small, and the source's pages are given back. */
+ * memory stays small, and the source's pages are given back. Plain tensors only. ERR_RANGE
+ * names a NaN, an infinity, or what F16 cannot hold. */
 MUST_USE Status export_copy(Export *e, const char *name);
-/* All of layer is there: synced, and noted with what the run needs to go on. state NULL: none. */
+/* All of layer is there: synced, and noted with what the run needs to go on. state NULL:
+ * none. Layers come in order. */
 MUST_USE Status export_layer_done(Export *e, int64_t layer, const void *rows, size_t row_bytes,
                                   const float *state, size_t n);
 /* Checks that all tensors came (CHECK), writes index, config.json and the files that are
- * carried over (tokenizer, generation config, chat template), syncs, renames. */
+ * carried over (tokenizer, generation config, chat template), syncs, renames. bytes: of
+ * the tensor files. */
 MUST_USE Status export_commit(Export *e, size_t *bytes);
-/* Closes; a partial folder stays for --resume once a layer is done, else it goes. */
+/* Closes; a partial folder stays for --resume once a layer is done, else it goes. NULL
+ * is fine. */
 void export_close(Export *e);
 
 #endif

@@ -1,0 +1,233 @@
+/* listing.c - walks the source's tensors with the plan in hand. */
+#include "quant/formats/listing.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "quant/formats/narrow.h"
+
+#define HEAD "lm_head.weight"
+
+const Packing *packing_of(ExportFormat f)
+{
+    static const Packing *const ALL[N_FORMATS] = {
+        [FORMAT_COMPRESSED] = &PACKING_COMPRESSED,
+        [FORMAT_INT8] = &PACKING_INT8,
+        [FORMAT_GPTQ] = &PACKING_GPTQ,
+    };
+    CHECK((unsigned)f < N_FORMATS);
+    return ALL[f];
+}
+
+/* --- what a tensor becomes --- */
+
+static const ModelTensor *find_tensor(const ModelInfo *info, const char *name)
+{
+    for (int64_t i = 0; i < info->n_tensors; i++)
+        if (strcmp(info->tensors[i].name, name) == 0)
+            return &info->tensors[i];
+    return NULL;
+}
+
+static bool is_linear(const char *name, bool quantizable)
+{
+    return quantizable || strcmp(name, HEAD) == 0;
+}
+
+/* Bits 0 where it stays as it is. Linear layers of blocks follow the plan; other
+ * tensors only where the plan names them. */
+static Scheme scheme_of(const Plan *p, const char *name, bool quantizable)
+{
+    const PlanEntry *e = plan_find(p, name);
+    return e ? e->scheme : quantizable ? p->scheme : (Scheme){0};
+}
+
+static Status check_matrix(const Coded *m, const ExportOptions *o)
+{
+    const Scheme *s = &m->scheme;
+    const Packing *p = packing_of(o->format);
+    CHECK(s->bits == 4 || s->bits == 6 || s->bits == 8);
+    if (s->scale != o->dtype)
+        FAIL(ERR_USAGE, "%s: its scales are %s, expected %s as the other floats of the "
+             "checkpoint: name that dtype in the scheme, or store all as %s", m->name,
+             dtype_name(s->scale), dtype_name(o->dtype), dtype_name(s->scale));
+    if (s->group && m->k % s->group)
+        FAIL(ERR_SHAPE, "%s: rows of %lld weights cannot be cut into groups of %d: use "
+             "another group or one scale a channel", m->name, (long long)m->k, s->group);
+    return p->check(m, o);
+}
+
+static Status add_coded(Listing *l, Arena *a, const char *name, const Tensor *shape,
+                        const ExportOptions *o)
+{
+    Part     parts[PACKING_PARTS];
+    Coded   *m = &l->coded[l->n_coded];
+    size_t   n = strlen(name), suffix = strlen(".weight");
+    CHECK(n > suffix && strcmp(name + n - suffix, ".weight") == 0 && shape->n_dims == 2);
+    m->n = shape->shape[0];
+    m->k = shape->shape[1];
+    m->name = name;
+    m->module = arena_text(a, name, n - suffix);
+    if (!m->module)
+        FAIL(ERR_MEMORY, "out of memory: name of %s", name);
+    TRY(check_matrix(m, o));
+    int n_parts = packing_of(o->format)->parts(parts, m, o);
+    for (int i = 0; i < n_parts; i++) {
+        const char *part = arena_printf(a, "%s%s", m->module, parts[i].suffix);
+        if (!part)
+            FAIL(ERR_MEMORY, "out of memory: parts of %s", name);
+        l->tensors[l->n++] = (OutTensor){.name = part, .view = parts[i].view};
+    }
+    l->n_coded++;
+    return OK;
+}
+
+static Status add_plain(Listing *l, Arena *a, const char *name, bool linear,
+                        const Tensor *shape, Dtype dtype)
+{
+    Tensor view = *shape;
+    view.dtype = dtype;
+    view.data = NULL;
+    l->tensors[l->n++] = (OutTensor){.name = name, .view = view};
+    if (!linear)
+        return OK;
+    const char *module = arena_text(a, name, strlen(name) - strlen(".weight"));
+    if (!module)
+        FAIL(ERR_MEMORY, "out of memory: name of %s", name);
+    l->ignored[l->n_ignored++] = module;
+    return OK;
+}
+
+static Status add_tensor(Listing *l, Arena *a, const char *name, bool quantizable,
+                         const Tensor *shape, const ExportOptions *o)
+{
+    Scheme s = scheme_of(o->plan, name, quantizable);
+    bool   linear = is_linear(name, quantizable);
+    l->n_linear += quantizable;
+    if (!s.bits)
+        return add_plain(l, a, name, linear, shape, o->dtype);
+    if (!linear)
+        FAIL(ERR_UNSUPPORTED, "%s: is no weight of a linear layer, which alone %s holds as "
+             "codes: leave it as it is (fp)", name, packing_of(o->format)->name);
+    l->coded[l->n_coded].scheme = s;
+    return add_coded(l, a, name, shape, o);
+}
+
+/* --- fused layers --- */
+
+/* vLLM joins q, k and v, and gate and up, into one matrix each: they must have one
+ * scheme, or be left as they are together. */
+static bool are_alike(const ExportOptions *o, const char *name, const char *part,
+                      const char *other)
+{
+    char        text[256], one[SCHEME_TEXT], two[SCHEME_TEXT];
+    const char *at = strstr(name, part);
+    snprintf(text, sizeof text, "%.*s%s%s", (int)(at - name), name, other, at + strlen(part));
+    Scheme a = scheme_of(o->plan, name, true), b = scheme_of(o->plan, text, true);
+    a.method = b.method = METHOD_RTN;  // how codes were chosen is not stored
+    return strcmp(scheme_text(&a, one), scheme_text(&b, two)) == 0;
+}
+
+static Status note_fused(Listing *l, Arena *a, const ExportOptions *o)
+{
+    static const char *const FUSED[][2] = {
+        {".q_proj.", ".k_proj."}, {".q_proj.", ".v_proj."}, {".gate_proj.", ".up_proj."}};
+    const ModelInfo *info = &o->source->info;
+    for (int64_t i = 0; i < info->n_tensors && !l->note; i++) {
+        const ModelTensor *t = &info->tensors[i];
+        for (size_t j = 0; j < sizeof FUSED / sizeof *FUSED && t->quantizable; j++) {
+            if (!strstr(t->name, FUSED[j][0]) ||
+                are_alike(o, t->name, FUSED[j][0], FUSED[j][1]))
+                continue;
+            l->note = arena_printf(a, "%s has another scheme than its %.*s: transformers loads "
+                                   "that, vLLM does not (it joins q, k, v and gate, up)",
+                                   t->name, (int)strlen(FUSED[j][1]) - 2, FUSED[j][1] + 1);
+            if (!l->note)
+                FAIL(ERR_MEMORY, "out of memory: a note");
+            break;
+        }
+    }
+    return OK;
+}
+
+/* --- all --- */
+
+static int by_name(const void *x, const void *y)
+{
+    return strcmp(((const Coded *)x)->name, ((const Coded *)y)->name);
+}
+
+static Status add_all(Listing *l, Arena *a, const ExportOptions *o)
+{
+    const ModelInfo *info = &o->source->info;
+    for (int64_t i = 0; i < info->n_tensors; i++) {
+        const ModelTensor *t = &info->tensors[i];
+        TRY(add_tensor(l, a, t->name, t->quantizable, &t->view, o));
+    }
+    if (o->untie) {
+        CHECK(info->config.tied && !find_tensor(info, HEAD));
+        Tensor head = tensor_2d(o->dtype, NULL, info->config.vocab, info->config.hidden);
+        return add_tensor(l, a, HEAD, false, &head, o);
+    }
+    /* A tied head has no tensor, but loaders ask about its module. */
+    if (info->config.tied) {
+        CHECK(!scheme_of(o->plan, HEAD, false).bits);
+        l->ignored[l->n_ignored++] = "lm_head";
+    }
+    return OK;
+}
+
+Status listing_make(Listing *l, Arena *a, const ExportOptions *o)
+{
+    int64_t        n = o->source->info.n_tensors + 1;
+    const Packing *p = packing_of(o->format);
+    *l = (Listing){0};
+    ARENA_NEW(l->tensors, a, n * PACKING_PARTS);
+    ARENA_NEW(l->coded, a, n);
+    ARENA_NEW(l->ignored, a, n);
+    TRY(add_all(l, a, o));
+    if (!l->n_coded)
+        FAIL(ERR_USAGE, "%s: the plan leaves every matrix as it is, expected a scheme such as "
+             "w4:g64", o->path);
+    qsort(l->coded, (size_t)l->n_coded, sizeof *l->coded, by_name);
+    if (p->check_all)
+        TRY(p->check_all(l, a, o));
+    return note_fused(l, a, o);
+}
+
+const Coded *listing_find(const Listing *l, const char *name)
+{
+    Coded key = {.name = name};
+    return bsearch(&key, l->coded, (size_t)l->n_coded, sizeof key, by_name);
+}
+
+/* --- for the formats --- */
+
+void listing_names(TextBuf *b, const char *const *names, int64_t n, int indent)
+{
+    textbuf_add(b, "[");
+    for (int64_t i = 0; i < n; i++) {
+        textbuf_printf(b, "%s\n%*s", i ? "," : "", indent + 2, "");
+        textbuf_json(b, names[i]);
+    }
+    if (n)
+        textbuf_printf(b, "\n%*s", indent, "");
+    textbuf_add(b, "]");
+}
+
+int64_t listing_groups(const Coded *m)
+{
+    return rtn_groups(&m->scheme, m->k);
+}
+
+/* Codes were fitted to scales as stored: rounding again would change the weights. */
+void listing_scales(void *out, Dtype d, const float *scales, int64_t n)
+{
+    Tensor stored = tensor_1d(d, out, n);
+    CHECK(narrow_f32(out, d, scales, n) == n);
+    for (int64_t i = 0; i < n; i++) {
+        float back;
+        CHECK(tensor_to_f32(&back, &stored, i, 1) == OK && back == scales[i]);
+    }
+}
