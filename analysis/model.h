@@ -104,7 +104,9 @@ typedef struct {
 
 /* Bytes it takes in its files, scales and zero points included. */
 size_t      model_tensor_bytes(const ModelTensor *t);
-/* "BF16", "4-bit g64", "6-bit channel asym", "Q4_K": into text[32]; returns text. */
+/* "BF16", "4-bit g64", "6-bit channel asym", "Q4_K": into text[MODEL_FORMAT], which it
+ * returns. */
+enum { MODEL_FORMAT = 32 };
 const char *model_tensor_format(const ModelTensor *t, char *text);
 
 typedef struct Checkpoint Checkpoint;
@@ -112,6 +114,7 @@ typedef struct Checkpoint Checkpoint;
 typedef struct {
     const char  *path, *name, *arch, *config_text;  // as in Model
     const char  *pairing;        // in words: which heads make a differential head
+    const char  *quantization;   // in words: what wrote weights of few bits; NULL: none
     ModelConfig  config;
     int64_t      n_tensors;
     ModelTensor *tensors;        // [n_tensors] that the model uses, by name
@@ -140,6 +143,8 @@ typedef struct {
 
 /* T: positions of a window, >= 1. dtype F32 or BF16: of the products. */
 ModelMemory model_memory(const ModelConfig *c, Dtype dtype, int64_t T);
+/* The same for this checkpoint, whose matrices of few bits take few. */
+ModelMemory model_info_memory(const ModelInfo *info, Dtype dtype, int64_t T);
 
 /* cs, sn [n_positions, dims/2] f32 with the attention factor in them, in the
  * steps and the precision of transformers. sequence: length in use, for dynamic

@@ -65,10 +65,6 @@ static Status find_arch(Config *c, const Json *root, const char *path)
     if (type && strcmp(type, c->arch->model_type) != 0)
         FAIL(ERR_UNSUPPORTED, "%s: model_type is \"%.80s\", expected \"%s\" with %s", path,
              type, c->arch->model_type, c->arch->architecture);
-    const Json *quantized = json_member(root, "quantization_config");
-    if (quantized && quantized->kind != JSON_NULL)
-        FAIL(ERR_UNSUPPORTED, "%s: quantization_config: the weights are quantized already, "
-             "expected F32, F16 or BF16", path);
     return OK;
 }
 
@@ -205,6 +201,7 @@ Status config_parse(Config *c, Arena *a, const char *path, const char *text, siz
     TRY(read_activation(&c->model.act, k->hidden_act, path));
     TRY(read_stops(&c->model, a, c, root, path));
     TRY(config_rope(&c->model.rope, a, c, root, path));
+    TRY(quant_config_read(&c->quant, a, json_member(root, "quantization_config"), path));
     c->text = arena_text(a, text, n);
     if (!c->text)
         FAIL(ERR_MEMORY, "out of memory: %zu bytes of %s", n, path);

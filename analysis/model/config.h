@@ -5,18 +5,20 @@
 
 #include "analysis/json.h"
 #include "analysis/model/arch.h"
+#include "analysis/model/quant_config.h"
 
 typedef struct {
     const Arch *arch;
     ConfigKeys  keys;   // counts are filled in: no 0 left
     ModelConfig model;
+    QuantConfig quant;  // of few bits: how
     const char *text;   // the file as it stands
 } Config;
 
 /* path: of config.json. All text lives in the arena. ERR_UNSUPPORTED for an
- * architecture, activation or RoPE that is not known, and for a checkpoint that
- * is quantized already; ERR_FORMAT for a missing or mistyped key; ERR_RANGE for
- * its value; ERR_SHAPE for sizes that do not fit together. */
+ * architecture, activation, RoPE or way of quantizing that is not known; ERR_FORMAT
+ * for a missing or mistyped key; ERR_RANGE for its value; ERR_SHAPE for sizes that
+ * do not fit together. */
 MUST_USE Status config_read(Config *c, Arena *a, const char *path);
 /* The same from text[0..n); path is for messages. */
 MUST_USE Status config_parse(Config *c, Arena *a, const char *path, const char *text, size_t n);

@@ -2,8 +2,11 @@
 #include "analysis/model/model_info.h"
 
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "analysis/model/packed.h"
 
 /* --- what it is --- */
 
@@ -68,7 +71,7 @@ static void sum_tensors(ModelInfo *info)
         int64_t            n = tensor_count(&t->view);
         info->n_params += n;
         info->n_quantizable += t->quantizable ? n : 0;
-        info->n_bytes += tensor_bytes(&t->view);
+        info->n_bytes += model_tensor_bytes(t);
         of_dtype[t->view.dtype] += n;
         if (of_dtype[t->view.dtype] > of_dtype[info->stored])
             info->stored = t->view.dtype;
@@ -82,6 +85,7 @@ Status model_info_fill(ModelInfo *info, Arena *a, const Source *s)
         .name = model_name(a, s->path),
         .arch = s->config.arch->architecture,
         .config_text = s->config.text,
+        .quantization = s->config.quant.summary,
         .pairing = pairing_text(a, &s->config),
         .config = s->config.model,
         .n_tensors = s->n_used,
@@ -113,6 +117,30 @@ void model_info_close(ModelInfo *info)
     if (info->checkpoint)
         checkpoint_close(info->checkpoint);
     *info = (ModelInfo){0};
+}
+
+/* --- tensors --- */
+
+size_t model_tensor_bytes(const ModelTensor *t)
+{
+    return t->packed ? t->packed->bytes : tensor_bytes(&t->view);
+}
+
+const char *model_tensor_format(const ModelTensor *t, char *text)
+{
+    const Packed *p = t->packed;
+    char          share[24];
+    if (!p || p->kind == PACKED_NUMBERS) {
+        snprintf(text, MODEL_FORMAT, "%s", dtype_name(p ? p->dtype : t->view.dtype));
+    } else if (p->kind == PACKED_BLOCKS) {
+        snprintf(text, MODEL_FORMAT, "%s", block_info(p->block)->name);
+    } else {
+        snprintf(share, sizeof share, "g%d", (int)p->group);
+        snprintf(text, MODEL_FORMAT, "%d-bit %.10s%s", p->bits,
+                 p->one_scale ? "tensor" : p->n_groups == 1 ? "channel" : share,
+                 p->symmetric ? "" : " asym");
+    }
+    return text;
 }
 
 /* --- memory --- */
@@ -164,4 +192,18 @@ ModelMemory model_memory(const ModelConfig *c, Dtype dtype, int64_t T)
         .activations = (size_t)(T * width) * sizeof(float),
         .records = (size_t)c->n_layers * layer_record_bytes(c, T),
     };
+}
+
+/* Matrices of few bits stay so: the products decode them as they go. */
+ModelMemory model_info_memory(const ModelInfo *info, Dtype dtype, int64_t T)
+{
+    ModelMemory m = model_memory(&info->config, dtype, T);
+    for (int64_t i = 0; i < info->n_tensors; i++) {
+        const ModelTensor *t = &info->tensors[i];
+        if (!t->quantizable || !t->packed || !packed_has_codes(t->packed))
+            continue;
+        m.weights -= (size_t)tensor_count(&t->view) * dtype_size(dtype);
+        m.weights += packed_loaded_bytes(t->packed);
+    }
+    return m;
 }

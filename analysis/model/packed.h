@@ -9,6 +9,8 @@
 #include "kernels/blocks.h"
 #include "kernels/packbits.h"
 
+enum { PACKED_TILE = 16 };  // rows that are best decoded together
+
 typedef enum {
     PACKED_ROWS,     // codes in words along a row: I32 [N,words] (compressed-tensors)
     PACKED_COLUMNS,  // codes in words down the inputs: I32 [words,N] (GPTQ)
@@ -45,11 +47,12 @@ struct Packed {
     const ModelTensor *codes;   // the tensors it is made of, for messages
     const ModelTensor *scales;  // F32, F16, BF16: [N,G]; of PACKED_COLUMNS [G,N]
     const ModelTensor *zeros;   // as zeros_as says, or NULL
-    const ModelTensor *index;   // I32 [K]: group of each input; NULL: k / group
+    const ModelTensor *index;   // I32 [K], all in [0,G): group of each input; NULL: k / group
 };
 
-/* What decoding relies on and a table of tensors does not tell: finite scales, groups
- * that are there; numbers of PACKED_NUMBERS are looked at as they are read. Errors name path (of the folder), file, tensor and place. */
+/* Scales are finite, and so are their products with codes; numbers of PACKED_NUMBERS
+ * are looked at as they are read. ERR_RANGE names path (of the folder), file, tensor
+ * and place. */
 MUST_USE Status packed_check(const Packed *p, const char *path);
 
 /* Rows first .. first + n as f32 into out [n,K]: scale * (code - zero), rounded once.

@@ -3,6 +3,9 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
+
+#include "analysis/model/packed_join.h"
 
 enum { NAME_BYTES = 160 };
 
@@ -143,6 +146,21 @@ static Status sort_out(Source *s, Arena *a, const bool *seen)
 
 /* --- opening --- */
 
+/* Matrices of few bits become tensors like others. Older files of GPTQ have their
+ * config beside config.json. */
+static Status join_packed(Source *s, Arena *a, const char *config)
+{
+    QuantConfig *q = &s->config.quant;
+    const char  *file = arena_printf(a, "%s/quantize_config.json", s->path);
+    if (!file)
+        FAIL(ERR_MEMORY, "out of memory: a file name");
+    if (q->method == QUANT_NONE && access(file, F_OK) == 0)
+        TRY(quant_config_file(q, a, file));
+    else
+        file = config;
+    return packed_join(s->checkpoint, a, q, s->path, file);
+}
+
 static Status open_parts(Source *s, Arena *a)
 {
     bool *seen;
@@ -151,6 +169,7 @@ static Status open_parts(Source *s, Arena *a)
         FAIL(ERR_MEMORY, "out of memory: a file name");
     TRY(config_read(&s->config, a, config));
     TRY(checkpoint_open(s->checkpoint, a, s->path));
+    TRY(join_packed(s, a, config));
     ARENA_NEW(seen, a, s->checkpoint->n);
     TRY(find_needed(s, a, seen));
     return sort_out(s, a, seen);

@@ -27,9 +27,13 @@ const ModelTensor *source_tensor(const Source *s, int64_t layer, TensorRole role
 /* All of t as f32 into out, all finite. ERR_RANGE names the first NaN or
  * infinity and its place. The file's pages do not stay in memory. */
 MUST_USE Status source_read(float *out, const Source *s, const ModelTensor *t);
-/* Its rows first .. first + n only; plain tensors of two dims. */
+/* Its rows first .. first + n only; tensors of two dims. */
 MUST_USE Status source_read_rows(float *out, const Source *s, const ModelTensor *t,
                                  int64_t first, int64_t n);
+
+/* All of t as codes in a, rows in the checkpoint's order. codes is NULL where t is
+ * plain or of groups that the products do not take: then source_read. Fails like it. */
+MUST_USE Status source_codes(Codes *out, Arena *a, const Source *s, const ModelTensor *t);
 
 /* lambda of a layer of a differential model, from its four vectors. ERR_RANGE
  * where it is not finite. */

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "analysis/model/packed.h"
 #include "analysis/model/source.h"
 #include "kernels/half.h"
 #include "kernels/size.h"
@@ -46,6 +47,33 @@ static Status not_finite(const Source *s, const ModelTensor *t, int64_t i, float
          t->name, place, isnan(x) ? "NaN" : x > 0 ? "inf" : "-inf");
 }
 
+/* Rows first .. first + n of a matrix of few bits. */
+static Status read_packed(float *out, const Source *s, const ModelTensor *t, int64_t first,
+                          int64_t n)
+{
+    int64_t K = t->view.shape[1], bad = n * K;
+#pragma omp parallel for schedule(static) reduction(min : bad) if (n * K > 16 * CHUNK)
+    for (int64_t row = 0; row < n; row += PACKED_TILE) {
+        int64_t rows = i64_min(PACKED_TILE, n - row);
+        packed_rows(out + row * K, t->packed, first + row, rows);
+        int64_t wrong = first_not_finite(out + row * K, rows * K);
+        if (wrong < rows * K)
+            bad = i64_min(bad, row * K + wrong);
+    }
+    return bad < n * K ? not_finite(s, t, first * K + bad, out[bad]) : OK;
+}
+
+/* Codes of the whole matrix, whose pages have been expected, are of no more use. */
+static void expect_packed(const Packed *p)
+{
+    filemap_expect(p->data, p->codes ? tensor_bytes(&p->codes->view) : p->bytes);
+}
+
+static void release_packed(const Packed *p)
+{
+    filemap_release(p->data, p->codes ? tensor_bytes(&p->codes->view) : p->bytes);
+}
+
 /* Items first .. first + n of t, whose pages of the file are then given back. */
 static Status read_items(float *out, const Source *s, const ModelTensor *t, int64_t first,
                          int64_t n)
@@ -68,7 +96,13 @@ static Status read_items(float *out, const Source *s, const ModelTensor *t, int6
 
 Status source_read(float *out, const Source *s, const ModelTensor *t)
 {
-    return read_items(out, s, t, 0, tensor_count(&t->view));
+    if (!t->packed)
+        return read_items(out, s, t, 0, tensor_count(&t->view));
+    TRY(packed_check(t->packed, s->path));
+    expect_packed(t->packed);
+    Status status = read_packed(out, s, t, 0, t->view.shape[0]);
+    release_packed(t->packed);
+    return status;
 }
 
 Status source_read_rows(float *out, const Source *s, const ModelTensor *t, int64_t first,
@@ -76,7 +110,21 @@ Status source_read_rows(float *out, const Source *s, const ModelTensor *t, int64
 {
     int64_t cols = t->view.shape[1];
     CHECK(t->view.n_dims == 2 && first >= 0 && n >= 0 && n <= t->view.shape[0] - first);
+    if (t->packed)
+        return read_packed(out, s, t, first, n);
     return read_items(out, s, t, first * cols, n * cols);
+}
+
+Status source_codes(Codes *out, Arena *a, const Source *s, const ModelTensor *t)
+{
+    *out = (Codes){0};
+    if (!t->packed || !packed_has_codes(t->packed))
+        return OK;
+    TRY(packed_check(t->packed, s->path));
+    expect_packed(t->packed);
+    Status status = packed_codes(out, a, t->packed);
+    release_packed(t->packed);
+    return status;
 }
 
 Status source_lambda(double *out, Arena *scratch, const Source *s, int64_t layer)

@@ -1,5 +1,6 @@
 /* cli_inspect.c - diffquant inspect: what a checkpoint is, without its weights. */
 #include <stdio.h>
+#include <string.h>
 
 #include "kernels/size.h"
 #include "reports/cli/verbs.h"
@@ -43,6 +44,8 @@ static void print_shape(const ModelInfo *info)
     printf("  parameters  %s, %s as %s in %lld file%s\n",
            textbuf_count(count, info->n_params), size_text(size, info->n_bytes),
            dtype_name(info->stored), (long long)info->n_files, info->n_files > 1 ? "s" : "");
+    if (info->quantization)
+        printf("  quantized   %s\n", info->quantization);
     printf("  quantizable %s, %.1f %% of them\n", textbuf_count(count, info->n_quantizable),
            100.0 * (double)info->n_quantizable / (double)info->n_params);
 }
@@ -60,16 +63,20 @@ static void print_lambda(const ModelInfo *info)
 
 static void print_tensors(const ModelInfo *info)
 {
-    int  widest = 0;
-    char shape[128], size[32];
+    int  widest = 0, format_width = 4;
+    char shape[128], size[32], format[MODEL_FORMAT];
     for (int64_t i = 0; i < info->n_tensors; i++)
         widest = (int)i64_max(widest, snprintf(NULL, 0, "%s", info->tensors[i].name));
+    for (int64_t i = 0; i < info->n_tensors; i++)
+        format_width = (int)i64_max(
+            format_width, (int64_t)strlen(model_tensor_format(&info->tensors[i], format)));
     printf("\nTensors (* can be quantized)\n");
     for (int64_t i = 0; i < info->n_tensors; i++) {
         const ModelTensor *t = &info->tensors[i];
-        printf("%s %-*s  %-4s  %-16s %10s  %s\n", t->quantizable ? "*" : " ", widest, t->name,
-               dtype_name(t->view.dtype), tensor_shape_text(&t->view, shape),
-               size_text(size, tensor_bytes(&t->view)), t->file);
+        printf("%s %-*s  %-*s  %-16s %10s  %s\n", t->quantizable ? "*" : " ", widest, t->name,
+               format_width, model_tensor_format(t, format),
+               tensor_shape_text(&t->view, shape), size_text(size, model_tensor_bytes(t)),
+               t->file);
     }
 }
 
@@ -79,7 +86,7 @@ static void print_memory(const Session *se, const ModelInfo *info)
     printf("\nMemory for analyze or compare with windows of %lld tokens, about\n",
            (long long)T);
     for (int d = 0; d < 2; d++) {
-        ModelMemory m = model_memory(&info->config, d ? DTYPE_BF16 : DTYPE_F32, T);
+        ModelMemory m = model_info_memory(info, d ? DTYPE_BF16 : DTYPE_F32, T);
         char        a[32], b[32], c[32], e[32];
         printf("  %-4s  %s of weights, %s more while loading, %s for a window, %s of "
                "statistics\n", d ? "bf16" : "f32", size_text(a, m.weights),
@@ -116,13 +123,14 @@ static void json_tensors(TextBuf *b, const ModelInfo *info)
     textbuf_add(b, "\"tensors\": [");
     for (int64_t i = 0; i < info->n_tensors; i++) {
         const ModelTensor *t = &info->tensors[i];
-        char               shape[128];
+        char               shape[128], format[MODEL_FORMAT];
         textbuf_add(b, i ? ",\n  {" : "\n  {");
         json_text(b, "name", t->name);
         json_text(b, "dtype", dtype_name(t->view.dtype));
+        json_text(b, "format", model_tensor_format(t, format));
         json_text(b, "file", t->file);
         textbuf_printf(b, "\"shape\": %s, \"bytes\": %zu, \"quantizable\": %s}",
-                       tensor_shape_text(&t->view, shape), tensor_bytes(&t->view),
+                       tensor_shape_text(&t->view, shape), model_tensor_bytes(t),
                        t->quantizable ? "true" : "false");
     }
     textbuf_add(b, "]");
@@ -132,7 +140,7 @@ static void json_memory(TextBuf *b, const ModelInfo *info, int64_t T)
 {
     textbuf_printf(b, "\"memory\": {\"context\": %lld", (long long)T);
     for (int d = 0; d < 2; d++) {
-        ModelMemory m = model_memory(&info->config, d ? DTYPE_BF16 : DTYPE_F32, T);
+        ModelMemory m = model_info_memory(info, d ? DTYPE_BF16 : DTYPE_F32, T);
         textbuf_printf(b, ", \"%s\": {\"weights\": %zu, \"loading\": %zu, "
                        "\"activations\": %zu, \"records\": %zu}", d ? "bf16" : "f32",
                        m.weights, m.loading, m.activations, m.records);
@@ -149,6 +157,8 @@ static Status print_json(Session *se, const ModelInfo *info)
     json_text(&b, "path", info->path);
     json_text(&b, "architecture", info->arch);
     json_text(&b, "pairing", info->pairing);
+    if (info->quantization)
+        json_text(&b, "quantization", info->quantization);
     json_int(&b, "layers", c->n_layers);
     json_int(&b, "hidden", c->hidden);
     json_int(&b, "intermediate", c->inter);

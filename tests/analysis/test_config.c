@@ -224,8 +224,9 @@ static const struct {
      ERR_UNSUPPORTED, "rope_scaling.full_attention is an object"},
     {"\"factor\":2", "\"factor\":2,\"partial_rotary_factor\":0.5", ERR_UNSUPPORTED,
      "partial_rotary_factor is 0.5, expected 1"},
-    {"\"rope_theta\":10000", "\"quantization_config\":{\"quant_method\":\"gptq\"}",
-     ERR_UNSUPPORTED, "quantization_config: the weights are quantized already"},
+    {"\"rope_theta\":10000", "\"quantization_config\":{\"quant_method\":\"awq\"}",
+     ERR_UNSUPPORTED, "quantization_config.quant_method is \"awq\", expected "
+     "compressed-tensors or gptq"},
     {"\"head_dim\":4", "\"head_dim\":2,\"rope_parameters\":{}", OK, ""},
     {"\"linear\"", "\"dynamic\"", OK, ""},
     {"\"head_dim\":4,", "\"head_dim\":2,", OK, ""},
