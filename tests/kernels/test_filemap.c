@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "kernels/filemap.h"
 #include "tests/check.h"
@@ -54,4 +55,49 @@ TEST(filemap_does_not_wait_for_a_pipe)
     snprintf(path, sizeof path, "%s/pipe", check_tmp());
     T_OK(mkfifo(path, 0600) == 0);
     T_FAILS(filemap_open(&map, path), ERR_IO, "not a regular file");
+}
+
+/* Pages of files that this process holds in memory. */
+static long shared_pages(void)
+{
+    long  pages = -1;
+    FILE *f = fopen("/proc/self/statm", "r");
+    if (!f || fscanf(f, "%*d %*d %ld", &pages) != 1)
+        pages = -1;
+    if (f)
+        fclose(f);
+    return pages;
+}
+
+static long sum_of(const unsigned char *data, size_t n)
+{
+    long sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += data[i];
+    return sum;
+}
+
+/* Wherever a part begins and ends, the bytes stay what they are. */
+TEST(filemap_released_bytes_are_there_again)
+{
+    enum { N = 1 << 23, AT = 4097, PART = N - 9000 };
+    static char text[N + 1];
+    FileMap     map;
+    memset(text, 'x', N);
+    for (int i = 0; i < N; i += 1000)
+        text[i] = (char)('A' + i / 1000 % 26);
+    T_STATUS_OK(filemap_open(&map, write_file("large", text)));
+    filemap_expect(map.data + AT, PART);
+    long sum = sum_of(map.data, N), full = shared_pages();
+    filemap_release(map.data + AT, PART);
+    long left = shared_pages();
+    /* The system counts in lots of pages. */
+    T_OK(full < 0 || full - left > PART / sysconf(_SC_PAGESIZE) / 2);
+    T_OK(sum_of(map.data, N) == sum && memcmp(map.data, text, N) == 0);
+    filemap_release(map.data + N - 1, 1);
+    filemap_release(map.data, 0);
+    T_OK(memcmp(map.data, text, N) == 0);
+    filemap_close(&map);
+    filemap_release(NULL, 0);
+    filemap_expect(NULL, 0);
 }
