@@ -1,4 +1,5 @@
-/* tokenizer.h - text to token ids and back, from a Hugging Face tokenizer.json.
+/* tokenizer.h - text to token ids and back, from a Hugging Face tokenizer.json or a
+ * GGUF file.
  * Byte-level BPE (GPT-2, Llama-3, Qwen) and SentencePiece-style BPE with byte
  * fallback (Llama-2). Ids are those of the `tokenizers` library, whose truncation
  * and padding are not applied. Known parts: model BPE; normalizers NFC, Prepend,
@@ -19,7 +20,8 @@ typedef struct Tokenizer Tokenizer;
 /* Reads folder/tokenizer.json. BOS and EOS are those that tokenizer_config.json,
  * or else special_tokens_map.json, names; where neither does, the first and the
  * last id of the post-processor. An explicit add_bos_token or add_eos_token in
- * tokenizer_config.json overrules the post-processor. ERR_IO where it is missing;
+ * tokenizer_config.json overrules the post-processor. A GGUF file in the folder's place
+ * says all of that by its keys. ERR_IO where it is missing;
  * ERR_UNSUPPORTED names the part (model type, pre-tokenizer, normalizer) that is not known;
  * ERR_FORMAT. Lives in the arena; close it before the arena (it holds PCRE2 patterns). */
 MUST_USE Status tokenizer_open(Tokenizer **out, Arena *a, const char *folder);

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "analysis/text/gguf_tokenizer.h"
 #include "analysis/text/tokenizer_parts.h"
 
 /* --- opening --- */
@@ -20,14 +21,37 @@ static Status read_all(Reader *r)
     return tokread_special(r);
 }
 
-static Status open_parts(Tokenizer *t, Arena *a, const char *folder)
+static Status read_folder(Reader *r, Arena *scratch, const char *folder)
+{
+    TRY(json_read(&r->root, scratch, r->t->path));
+    TRY(read_all(r));
+    return tokread_config(r->t, folder);
+}
+
+/* The parts of a GGUF file that say what those files say. */
+static Status read_gguf(Reader *r, Arena *scratch)
+{
+    GgufFile    file;
+    TextBuf     tokenizer, config;
+    const Json *root;
+    Status      s = OK;
+    TRY(gguf_file_open(&file, scratch, r->t->path));
+    GUARD(gguf_tokenizer_text(&tokenizer, &config, scratch, &file));
+    GUARD(json_parse(&r->root, scratch, r->t->path, tokenizer.at, tokenizer.n));
+    GUARD(read_all(r));
+    GUARD(json_parse(&root, scratch, r->t->path, config.at, config.n));
+    s = tokread_named(r->t, root, NULL);
+out:
+    gguf_file_close(&file);
+    return s;
+}
+
+static Status open_parts(Tokenizer *t, Arena *a, const char *folder, bool gguf)
 {
     Arena  scratch = {0};
     Status s = OK;
     Reader r = {.t = t, .arena = a};
-    GUARD(json_read(&r.root, &scratch, t->path));
-    GUARD(read_all(&r));
-    GUARD(tokread_config(t, folder));
+    GUARD(gguf ? read_gguf(&r, &scratch) : read_folder(&r, &scratch, folder));
     if (!arena_raw(&t->pieces, 1, 1) || !arena_raw(&t->lists, 1, 1))
         s = STATUS(ERR_MEMORY, "out of memory: opening %s", t->path);
 out:
@@ -37,13 +61,16 @@ out:
 
 Status tokenizer_open(Tokenizer **out, Arena *a, const char *folder)
 {
-    Tokenizer *t;
+    Tokenizer  *t;
+    const char *gguf;
     *out = NULL;
     ARENA_NEW(t, a, 1);
-    t->path = arena_printf(a, "%s/tokenizer.json", folder);
+    TRY(gguf_file_find(&gguf, a, folder));
+    t->path = gguf ? arena_text(a, gguf, strlen(gguf))
+                   : arena_printf(a, "%s/tokenizer.json", folder);
     if (!t->path)
         FAIL(ERR_MEMORY, "out of memory: path of tokenizer.json");
-    Status s = open_parts(t, a, folder);
+    Status s = open_parts(t, a, folder, gguf != NULL);
     if (s != OK)
         tokenizer_close(t);
     else

@@ -55,6 +55,8 @@ MUST_USE Status tokread_special(Reader *r);
 /* BOS, EOS and their rule from tokenizer_config.json and
  * special_tokens_map.json in folder, where they are. */
 MUST_USE Status tokread_config(Tokenizer *t, const char *folder);
+/* The same from the files' trees; NULL where there is none. */
+MUST_USE Status tokread_named(Tokenizer *t, const Json *config, const Json *map);
 
 /* --- members of objects; where names the object in messages --- */
 

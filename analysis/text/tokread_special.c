@@ -168,7 +168,7 @@ static Status eos_rule(Tokenizer *t, bool add)
     return OK;
 }
 
-static Status apply_config(Tokenizer *t, const Json *config, const Json *map)
+Status tokread_named(Tokenizer *t, const Json *config, const Json *map)
 {
     bool bos = false, eos = false;
     const Json *add_bos = json_member(config, "add_bos_token");
@@ -191,7 +191,7 @@ Status tokread_config(Tokenizer *t, const char *folder)
     Status s = OK;
     GUARD(read_optional(&config, &scratch, folder, "tokenizer_config.json"));
     GUARD(read_optional(&map, &scratch, folder, "special_tokens_map.json"));
-    GUARD(apply_config(t, config, map));
+    GUARD(tokread_named(t, config, map));
 out:
     arena_close(&scratch);
     return s;
