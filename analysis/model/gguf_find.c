@@ -48,8 +48,10 @@ Status gguf_file_find(const char **out, Arena *a, const char *path)
 {
     struct stat st;
     *out = NULL;
-    if (stat(path, &st) != 0)
-        FAIL(ERR_IO, "%s: %s", path, strerror(errno));
+    if (stat(path, &st) != 0) {
+        *out = is_name(path) ? path : NULL;  // what opens it says why it cannot
+        return OK;
+    }
     if (S_ISDIR(st.st_mode))
         return find_in_folder(out, a, path);
     *out = path;  // gguf_file_open says what is wrong with it

@@ -367,8 +367,8 @@ Status gguf_tokenizer_text(TextBuf *tokenizer, TextBuf *config, Arena *a, const 
     textbuf_init(config, a);
     TRY(read_source(&s));
     if (s.bos >= s.n || s.eos >= s.n || s.unk >= s.n)
-        FAIL(ERR_FORMAT, "%s: key " KEY "tokens has %lld items: too few for the ids of BOS, EOS "
-             "and unknown", f->path, (long long)s.n);
+        FAIL(ERR_FORMAT, "%s: key " KEY "tokens has %lld items: too few for the ids of BOS, "
+             "EOS and unknown", f->path, (long long)s.n);
     TRY(put_tokenizer(tokenizer, &s));
     return put_config(config, &s);
 }
