@@ -239,17 +239,29 @@ static bool has_bias(const GgufFile *f, const char *part)
     return false;
 }
 
+/* SentencePiece has ids for BOS and EOS where the file says nothing. */
+static Status has_spm(bool *out, Arena *a, const GgufFile *f)
+{
+    const char *model = "";
+    TRY(gguf_key_text(&model, a, f, TOKENS "model"));
+    *out = strcmp(model, "llama") == 0;
+    return OK;
+}
+
 /* eos_token_id: where a text ends, where a turn or a message does. */
 static Status add_tokens(TextBuf *b, const GgufFile *f)
 {
     static const char *const ENDS[] = {TOKENS "eos_token_id", TOKENS "eot_token_id",
                                        TOKENS "eom_token_id"};
-    int64_t bos = -1, n = 0, seen[3];
+    int64_t bos, n = 0, seen[3];
+    bool    spm = false;
+    TRY(has_spm(&spm, b->arena, f));
+    bos = spm ? 1 : -1;
     TRY(gguf_key_int(&bos, f, TOKENS "bos_token_id", 0, INT32_MAX));
     add_count(b, "bos_token_id", bos);
     textbuf_add(b, ",\n  \"eos_token_id\": [");
     for (int i = 0; i < 3; i++) {
-        int64_t id = -1;
+        int64_t id = spm && i == 0 ? 2 : -1;
         TRY(gguf_key_int(&id, f, ENDS[i], 0, INT32_MAX));
         bool again = id < 0;
         for (int64_t j = 0; j < n; j++)

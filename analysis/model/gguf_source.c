@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "analysis/model/packed.h"
+#include "analysis/textbuf.h"
 
 #define BLOCK "blk."
 #define LAYER "model.layers."
@@ -175,6 +176,26 @@ static Status list_tensors(Checkpoint *ck, Arena *a, const Context *c)
     return OK;
 }
 
+/* The types of blocks that there are, for people; NULL where all are plain. */
+static Status summarize(const char **out, Arena *a, const GgufFile *f)
+{
+    bool        seen[N_BLOCKS] = {false};
+    const char *comma = " ";
+    TextBuf     b;
+    textbuf_init(&b, a);
+    for (int64_t i = 0; i < f->n_tensors; i++) {
+        const GgufTensor *t = &f->tensors[i];
+        if (!t->is_block || seen[t->block])
+            continue;
+        seen[t->block] = true;
+        textbuf_printf(&b, "%s%s%s", *comma == ' ' ? "GGUF:" : "", comma,
+                       block_info(t->block)->name);
+        comma = ", ";
+    }
+    *out = b.n ? b.at : NULL;
+    return textbuf_status(&b);
+}
+
 Status gguf_source_open(Config *c, Checkpoint *ck, Arena *a, const char *path)
 {
     const char *text = NULL, *slash = strrchr(path, '/');
@@ -186,6 +207,7 @@ Status gguf_source_open(Config *c, Checkpoint *ck, Arena *a, const char *path)
     TRY(gguf_file_open(ck->gguf, a, path));
     TRY(gguf_config_text(&text, a, ck->gguf));
     TRY(config_parse(c, a, path, text, strlen(text)));
+    TRY(summarize(&c->quant.summary, a, ck->gguf));
     context.file = arena_printf(a, "%s", slash ? slash + 1 : path);
     if (!context.file)
         FAIL(ERR_MEMORY, "out of memory: a file name");

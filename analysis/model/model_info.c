@@ -23,14 +23,19 @@ static const char *last_part(const char *path, size_t *n)
     return path + begin;
 }
 
-/* The folder's name; "." and ".." have one too. The root's is "model". */
+/* The folder's name; "." and ".." have one too. The root's is "model". Of a GGUF file
+ * its own without the ending. */
 static const char *model_name(Arena *a, const char *path)
 {
-    char        whole[PATH_MAX];
-    size_t      n;
-    const char *name = last_part(path, &n);
+    static const char END[] = ".gguf";
+    const size_t      end = sizeof END - 1;
+    char              whole[PATH_MAX];
+    size_t            n;
+    const char       *name = last_part(path, &n);
     if (strspn(name, ".") >= n && n <= 2 && realpath(path, whole))
         name = last_part(whole, &n);
+    if (n > end && strncasecmp(name + n - end, END, end) == 0)
+        n -= end;
     return n ? arena_text(a, name, n) : arena_text(a, "model", 5);
 }
 

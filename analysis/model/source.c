@@ -1,10 +1,11 @@
-/* source.c - opens a folder and gives each of its tensors its role. */
+/* source.c - opens a folder or a GGUF file and gives each of its tensors its role. */
 #include "analysis/model/source.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "analysis/model/gguf_source.h"
 #include "analysis/model/packed_join.h"
 
 enum { NAME_BYTES = 160 };
@@ -67,12 +68,12 @@ static Status check_tensor(const Source *s, const ModelTensor *t, const TensorRu
                          dim_size(rule->cols, &s->config.keys));
     if (t->view.n_dims != want.n_dims || t->view.shape[0] != want.shape[0] ||
         t->view.shape[1] != want.shape[1])
-        FAIL(ERR_SHAPE, "%s/%s: tensor %s has shape %s, expected %s from config.json", s->path,
+        FAIL(ERR_SHAPE, "%s/%s: tensor %s has shape %s, expected %s from %s", s->folder,
              t->file, t->name, tensor_shape_text(&t->view, got),
-             tensor_shape_text(&want, wanted));
+             tensor_shape_text(&want, wanted), s->described);
     Dtype d = t->view.dtype;
     if (d != DTYPE_F32 && d != DTYPE_F16 && d != DTYPE_BF16)
-        FAIL(ERR_UNSUPPORTED, "%s/%s: tensor %s is %s, expected F32, F16 or BF16", s->path,
+        FAIL(ERR_UNSUPPORTED, "%s/%s: tensor %s is %s, expected F32, F16 or BF16", s->folder,
              t->file, t->name, dtype_name(d));
     return OK;
 }
@@ -123,12 +124,12 @@ static Status check_left_over(const Source *s, const ModelTensor *t)
         if (r->when == WHEN_UNTIED)
             return OK;  // a copy of the embedding: tied models may ship it
         if (arch_present(r, &s->config.keys))
-            FAIL(ERR_SHAPE, "%s/%s: tensor %s, but config.json has num_hidden_layers %lld",
-                 s->path, t->file, t->name, (long long)s->config.model.n_layers);
-        FAIL(ERR_UNSUPPORTED, "%s/%s: tensor %s, but config.json has no %s", s->path, t->file,
-             t->name, r->when == WHEN_MLP_BIAS ? "mlp_bias" : "attention_bias");
+            FAIL(ERR_SHAPE, "%s/%s: tensor %s, but %s has num_hidden_layers %lld", s->folder,
+                 t->file, t->name, s->described, (long long)s->config.model.n_layers);
+        FAIL(ERR_UNSUPPORTED, "%s/%s: tensor %s, but %s has no %s", s->folder, t->file,
+             t->name, s->described, r->when == WHEN_MLP_BIAS ? "mlp_bias" : "attention_bias");
     }
-    FAIL(ERR_UNSUPPORTED, "%s/%s: tensor %s is not part of %s", s->path, t->file, t->name,
+    FAIL(ERR_UNSUPPORTED, "%s/%s: tensor %s is not part of %s", s->folder, t->file, t->name,
          arch->architecture);
 }
 
@@ -161,15 +162,34 @@ static Status join_packed(Source *s, Arena *a, const char *config)
     return packed_join(s->checkpoint, a, q, s->path, file);
 }
 
-static Status open_parts(Source *s, Arena *a)
+static Status open_folder(Source *s, Arena *a)
 {
-    bool *seen;
     char *config = arena_printf(a, "%s/config.json", s->path);
     if (!config)
         FAIL(ERR_MEMORY, "out of memory: a file name");
+    s->folder = s->path;
+    s->described = "config.json";
     TRY(config_read(&s->config, a, config));
     TRY(checkpoint_open(s->checkpoint, a, s->path));
-    TRY(join_packed(s, a, config));
+    return join_packed(s, a, config);
+}
+
+static Status open_gguf(Source *s, Arena *a, const char *file)
+{
+    const char *slash = strrchr(file, '/');
+    s->folder = slash ? arena_text(a, file, (size_t)(slash - file)) : ".";
+    s->described = "its GGUF header";
+    if (!s->folder)
+        FAIL(ERR_MEMORY, "out of memory: a file name");
+    return gguf_source_open(&s->config, s->checkpoint, a, file);
+}
+
+static Status open_parts(Source *s, Arena *a)
+{
+    bool       *seen;
+    const char *gguf;
+    TRY(gguf_file_find(&gguf, a, s->path));
+    TRY(gguf ? open_gguf(s, a, gguf) : open_folder(s, a));
     ARENA_NEW(seen, a, s->checkpoint->n);
     TRY(find_needed(s, a, seen));
     return sort_out(s, a, seen);

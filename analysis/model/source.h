@@ -8,7 +8,9 @@
 #include "analysis/model/config.h"
 
 typedef struct {
-    const char         *path;        // of the folder
+    const char         *path;        // of the folder or GGUF file, as given
+    const char         *folder;      // of the files, for messages
+    const char         *described;   // where sizes come from: "config.json"
     Config              config;
     Checkpoint         *checkpoint;  // in the arena
     const ModelTensor **of_layers;   // [n_layers,N_LAYER_ROLES], NULL where there is none

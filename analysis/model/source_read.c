@@ -43,7 +43,7 @@ static Status not_finite(const Source *s, const ModelTensor *t, int64_t i, float
                  (long long)(i % cols));
     else
         snprintf(place, sizeof place, "[%lld]", (long long)i);
-    FAIL(ERR_RANGE, "%s/%s: tensor %s%s is %s, expected a finite number", s->path, t->file,
+    FAIL(ERR_RANGE, "%s/%s: tensor %s%s is %s, expected a finite number", s->folder, t->file,
          t->name, place, isnan(x) ? "NaN" : x > 0 ? "inf" : "-inf");
 }
 
@@ -51,7 +51,7 @@ static Status not_finite(const Source *s, const ModelTensor *t, int64_t i, float
 static Status read_packed(float *out, const Source *s, const ModelTensor *t, int64_t first,
                           int64_t n)
 {
-    int64_t K = t->view.shape[1], bad = n * K;
+    int64_t K = t->packed->k, bad = n * K;
 #pragma omp parallel for schedule(static) reduction(min : bad) if (n * K > 16 * CHUNK)
     for (int64_t row = 0; row < n; row += PACKED_TILE) {
         int64_t rows = i64_min(PACKED_TILE, n - row);
@@ -63,15 +63,22 @@ static Status read_packed(float *out, const Source *s, const ModelTensor *t, int
     return bad < n * K ? not_finite(s, t, first * K + bad, out[bad]) : OK;
 }
 
+/* Of codes; of GGUF's kinds p->codes is what they decode to. */
+static size_t data_bytes(const Packed *p)
+{
+    bool alone = p->kind == PACKED_BLOCKS || p->kind == PACKED_NUMBERS;
+    return alone ? p->bytes : tensor_bytes(&p->codes->view);
+}
+
 /* Codes of the whole matrix, whose pages have been expected, are of no more use. */
 static void expect_packed(const Packed *p)
 {
-    filemap_expect(p->data, p->codes ? tensor_bytes(&p->codes->view) : p->bytes);
+    filemap_expect(p->data, data_bytes(p));
 }
 
 static void release_packed(const Packed *p)
 {
-    filemap_release(p->data, p->codes ? tensor_bytes(&p->codes->view) : p->bytes);
+    filemap_release(p->data, data_bytes(p));
 }
 
 /* Items first .. first + n of t, whose pages of the file are then given back. */
@@ -98,7 +105,7 @@ Status source_read(float *out, const Source *s, const ModelTensor *t)
 {
     if (!t->packed)
         return read_items(out, s, t, 0, tensor_count(&t->view));
-    TRY(packed_check(t->packed, s->path));
+    TRY(packed_check(t->packed, s->folder));
     expect_packed(t->packed);
     Status status = read_packed(out, s, t, 0, t->view.shape[0]);
     release_packed(t->packed);
@@ -120,7 +127,7 @@ Status source_codes(Codes *out, Arena *a, const Source *s, const ModelTensor *t)
     *out = (Codes){0};
     if (!t->packed || !packed_has_codes(t->packed))
         return OK;
-    TRY(packed_check(t->packed, s->path));
+    TRY(packed_check(t->packed, s->folder));
     expect_packed(t->packed);
     Status status = packed_codes(out, a, t->packed);
     release_packed(t->packed);
