@@ -29,6 +29,9 @@ MUST_USE Status method_encode(const RtnCodes *out, Matrix *m, Arena *scratch);
 MUST_USE Status clip_encode(const RtnCodes *out, Matrix *m, Arena *scratch);   // clip.c
 MUST_USE Status gptq_encode(const RtnCodes *out, Matrix *m, Arena *scratch);   // gptq.c
 
+/* w = what the codes decode to: the end of a method. */
+void method_decode(Matrix *m, const RtnCodes *codes);
+
 /* Scale and zero of one group of n weights, by the search that scheme.method says
  * (RTN: rtn.h's; CLIP and GPTQ: least error). weight [n]: importance of each column
  * (>= 0), or NULL: all 1. Stored precision. What gptq.c uses for its static groups. */

@@ -1,0 +1,274 @@
+/* gptq.c - GPTQ (Frantar et al. 2022): rounds one column after another, most important
+ * first, and lets the columns to come make up for what each rounding did to the outputs.
+ * Order by activations, static groups: scales are those of clip.c on the weights as they
+ * were, weighted by mean x^2, in the columns' own order; so any reader of codes reads it.
+ *   H = gram / its mean diagonal + damp,  H^-1 = U^T U             (factor.c)
+ *   column i of H: e = (w_i - w'_i) / U_ii,  w_j -= e U_ij for all j > i
+ * shapes  W [N,K], gram [K,K] of its inputs
+ * cost    2/3 K^3 flops in double for U, 2 N K^2 / 2 in f32 for what columns hand on,
+ *         of which a block of 128 columns goes by op_product
+ * memory  8 K^2 bytes (H, then U in its place), 4 N K (W transposed: rows of a column lie
+ *         together), 8 N K / group for scales; blocks of 128 columns
+ * threads take strips of rows: rows do not know of one another
+ * dead    an input that is always 0: its weights become 0, its place in H is 1
+ * test    tests/quant/test_gptq.c */
+#include <math.h>
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/size.h"
+#include "quant/methods/factor.h"
+#include "quant/methods/method.h"
+
+enum { BLOCK = 128, STRIP = 64 };
+/* Damping grows by DAMP_STEP until H has a factor; at 1 any gram has one. */
+static const double DAMP_STEP = 10, DAMP_LEAST = 1e-4, DAMP_MOST = 1;
+
+typedef struct {
+    Matrix         *m;
+    const RtnCodes *out;
+    int64_t         N, K, groups, group;  // groups of a row, columns of a group
+    int64_t         stride;     // of h
+    int             n_threads;
+    double          mean;       // diagonal of the gram, of the inputs that are not dead
+    int32_t        *order;      // [K] columns, largest diagonal first
+    double         *h;          // [K, stride] H, then U, in that order
+    float          *wt;         // [K,N] likewise, transposed
+    float          *scale, *zero;    // [groups,N]
+    float          *importance; // [K] diagonal over its mean, in the columns' own order
+    float          *rows;       // [n_threads,K] a row without its dead columns
+    float          *u;          // [BLOCK, columns from the block on] rows of U
+    float          *e;          // [BLOCK,N] what each rounding leaves
+} Gptq;
+
+/* --- H and U --- */
+
+static double diagonal(const Gptq *g, int64_t k)
+{
+    return g->m->inputs->gram[k * g->K + k];
+}
+
+static Status check_gram(const Gptq *g)
+{
+    const double *gram = g->m->inputs->gram;
+    int64_t       K = g->K, bad = K * K;
+#pragma omp parallel for reduction(min : bad) num_threads(g->n_threads)
+    for (int64_t i = 0; i < K; i++)
+        for (int64_t j = 0; j < K; j++)
+            if (!isfinite(gram[i * K + j]) || (i == j && gram[i * K + j] < 0))
+                bad = i64_min(bad, i * K + j);
+    if (bad < K * K)
+        FAIL(ERR_RANGE, "%s: products of its inputs %lld and %lld sum to %g, expected %s",
+             g->m->name, (long long)(bad / K), (long long)(bad % K), gram[bad],
+             isfinite(gram[bad]) ? "no negative squares" : "finite inputs");
+    return OK;
+}
+
+typedef struct {
+    double  diagonal;
+    int32_t column;
+} Place;
+
+static int by_diagonal(const void *left, const void *right)
+{
+    const Place *a = left, *b = right;
+    if (a->diagonal != b->diagonal)
+        return a->diagonal > b->diagonal ? -1 : 1;
+    return a->column < b->column ? -1 : 1;
+}
+
+/* order, mean, importance; n_dead. */
+static Status rank_inputs(Gptq *g, Arena *a)
+{
+    Place  *places;
+    double  sum = 0;
+    int64_t n_dead = 0;
+    ARENA_NEW(places, a, g->K);
+    for (int64_t k = 0; k < g->K; k++) {
+        places[k] = (Place){diagonal(g, k), (int32_t)k};
+        sum += diagonal(g, k);
+        n_dead += diagonal(g, k) == 0;
+    }
+    qsort(places, (size_t)g->K, sizeof *places, by_diagonal);
+    for (int64_t k = 0; k < g->K; k++) {
+        g->order[k] = places[k].column;
+        g->importance[k] = sum > 0 ? (float)(diagonal(g, k) * ((double)g->K / sum)) : 0;
+    }
+    g->mean = sum / (double)i64_max(g->K - n_dead, 1);
+    g->m->n_dead = n_dead;
+    return OK;
+}
+
+/* On and right of the diagonal, which is all that factor_inverse reads. The mean of the
+ * diagonal is 1, so that damp and the 1 of dead inputs have the same unit. */
+static void fill_h(Gptq *g, double damp)
+{
+#pragma omp parallel for schedule(dynamic, 16) num_threads(g->n_threads)
+    for (int64_t i = 0; i < g->K; i++) {
+        const double *from = g->m->inputs->gram + g->order[i] * g->K;
+        double       *to = g->h + i * g->stride;
+        for (int64_t j = i; j < g->K; j++)
+            to[j] = g->mean > 0 ? from[g->order[j]] / g->mean : 0;
+        to[i] = (to[i] == 0 ? 1 : to[i]) + damp;
+    }
+}
+
+static Status factorize(Gptq *g, Arena *scratch)
+{
+    double damp = g->m->damp;
+    for (;;) {
+        fill_h(g, damp);
+        Status s = factor_inverse(g->h, g->K, scratch, g->n_threads);
+        g->m->damp_used = damp;
+        if (s == OK || s == ERR_MEMORY)
+            return s;
+        if (damp >= DAMP_MOST)
+            FAIL(ERR_RANGE, "%s: products of its inputs are not those of any numbers, even "
+                 "with damping %g", g->m->name, damp);
+        damp = fmin(fmax(DAMP_STEP * damp, DAMP_LEAST), DAMP_MOST);
+    }
+}
+
+/* --- scales, and the weights as columns --- */
+
+static bool is_dead(const Gptq *g, int64_t k)
+{
+    return diagonal(g, k) == 0;
+}
+
+static void fit_row(Gptq *g, int64_t n, float *row)
+{
+    const Scheme *s = &g->m->scheme;
+    for (int64_t k = 0; k < g->K; k++)
+        row[k] = is_dead(g, k) ? 0 : g->m->w[n * g->K + k];
+    for (int64_t i = 0; i < g->groups; i++) {
+        const float *weight = g->mean > 0 ? g->importance + i * g->group : NULL;
+        GroupScale   fit = clip_group(row + i * g->group, weight, g->group, s);
+        g->out->scales[n * g->groups + i] = g->scale[i * g->N + n] = fit.scale;
+        g->zero[i * g->N + n] = (float)fit.zero;
+        if (g->out->zeros)
+            g->out->zeros[n * g->groups + i] = (int8_t)fit.zero;
+    }
+}
+
+static void fit_groups(Gptq *g)
+{
+#pragma omp parallel for schedule(dynamic) num_threads(g->n_threads)
+    for (int64_t n = 0; n < g->N; n++)
+        fit_row(g, n, g->rows + omp_get_thread_num() * g->K);
+}
+
+/* 16 rows at a time: they stay in cache while columns are taken from them. */
+static void take_columns(Gptq *g)
+{
+    enum { ROWS = 16 };
+#pragma omp parallel for num_threads(g->n_threads)
+    for (int64_t first = 0; first < g->N; first += ROWS)
+        for (int64_t i = 0; i < g->K; i++) {
+            int64_t k = g->order[i];
+            for (int64_t n = first; n < i64_min(first + ROWS, g->N); n++)
+                g->wt[i * g->N + n] = is_dead(g, k) ? 0 : g->m->w[n * g->K + k];
+        }
+}
+
+/* --- rounding --- */
+
+/* Column `at` of the order for a strip of rows: codes to their place, w becomes what
+ * rounding leaves, over U_ii. */
+static void round_column(const Gptq *g, int64_t at, int64_t first, int64_t rows, float *w,
+                         float u)
+{
+    int64_t      k = g->order[at], i = k / g->group * g->N + first;
+    const RtnGrid any = rtn_grid(1, 0, &g->m->scheme);
+    float        scale[STRIP], zero[STRIP], code[STRIP];
+    for (int64_t r = 0; r < STRIP; r++) {
+        scale[r] = r < rows ? g->scale[i + r] : 1;
+        zero[r] = r < rows ? g->zero[i + r] : 0;
+    }
+    for (int64_t r = 0; r < STRIP; r++) {
+        RtnGrid grid = {scale[r], zero[r], any.lo, any.hi};
+        code[r] = rtn_code(w[r], grid);
+        w[r] = (w[r] - rtn_decode(code[r], grid)) / u;
+    }
+    for (int64_t r = 0; r < rows; r++)
+        g->out->codes[(first + r) * g->K + k] = (int8_t)code[r];
+}
+
+/* n columns of the order from `at` on, for a strip of rows. */
+static void round_strip(const Gptq *g, int64_t at, int64_t n, int64_t first)
+{
+    float   w[BLOCK][STRIP] = {0};
+    int64_t rows = i64_min(STRIP, g->N - first), width = g->K - at;
+    for (int64_t i = 0; i < n; i++)
+        memcpy(w[i], g->wt + (at + i) * g->N + first, (size_t)rows * sizeof(float));
+    for (int64_t i = 0; i < n; i++) {
+        const float *u = g->u + i * width;
+        round_column(g, at + i, first, rows, w[i], u[i]);
+        for (int64_t j = i + 1; j < n; j++)
+            for (int64_t r = 0; r < STRIP; r++)
+                w[j][r] -= w[i][r] * u[j];
+    }
+    for (int64_t i = 0; i < n; i++)
+        memcpy(g->e + i * g->N + first, w[i], (size_t)rows * sizeof(float));
+}
+
+static Status round_block(Gptq *g, int64_t at, int64_t n)
+{
+    int64_t width = g->K - at;
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t j = i; j < width; j++)
+            g->u[i * width + j] = (float)g->h[(at + i) * g->stride + at + j];
+#pragma omp parallel for schedule(dynamic) num_threads(g->n_threads)
+    for (int64_t first = 0; first < g->N; first += STRIP)
+        round_strip(g, at, n, first);
+    MatrixProduct hand_on = {
+        .m = width - n, .n = g->N, .k = n, .alpha = -1, .beta = 1, .a = g->u + n, .lda = width,
+        .a_t = true, .b = g->e, .ldb = g->N, .c = g->wt + (at + n) * g->N, .ldc = g->N};
+    return op_product(g->m->backend, &hand_on);
+}
+
+/* --- the whole --- */
+
+static Status take_memory(Gptq *g, Arena *a)
+{
+    ARENA_NEW(g->order, a, g->K);
+    ARENA_NEW(g->importance, a, g->K);
+    ARENA_NEW(g->h, a, g->K * g->stride);
+    ARENA_NEW(g->wt, a, g->K * g->N);
+    ARENA_NEW(g->scale, a, g->groups * g->N);
+    ARENA_NEW(g->zero, a, g->groups * g->N);
+    ARENA_NEW(g->rows, a, g->n_threads * g->K);
+    ARENA_NEW(g->u, a, BLOCK * g->K);
+    ARENA_NEW(g->e, a, BLOCK * g->N);
+    return OK;
+}
+
+static Status run(Gptq *g, Arena *scratch)
+{
+    TRY(rtn_check(g->m->name, g->m->w, g->N, g->K, &g->m->scheme));
+    TRY(check_gram(g));
+    TRY(take_memory(g, scratch));
+    TRY(rank_inputs(g, scratch));
+    TRY(factorize(g, scratch));
+    fit_groups(g);
+    take_columns(g);
+    for (int64_t at = 0; at < g->K; at += BLOCK)
+        TRY(round_block(g, at, i64_min(BLOCK, g->K - at)));
+    method_decode(g->m, g->out);
+    return OK;
+}
+
+Status gptq_encode(const RtnCodes *out, Matrix *m, Arena *scratch)
+{
+    const InputStats *in = m->inputs;
+    CHECK(in && in->gram && in->k == m->k && m->damp >= 0 && isfinite(m->damp));
+    CHECK(out->zeros || !m->scheme.asym);
+    ArenaMark mark = arena_mark(scratch);
+    Gptq      g = {.m = m, .out = out, .N = m->n, .K = m->k, .n_threads = m->backend->n_threads,
+                   .groups = rtn_groups(&m->scheme, m->k),
+                   .group = rtn_group_size(&m->scheme, m->k), .stride = factor_stride(m->k)};
+    Status    s = run(&g, scratch);
+    arena_rewind(scratch, mark);
+    return s;
+}
