@@ -35,10 +35,14 @@ typedef struct {
     GgufRow          *rows;        // [info.n_tensors] room; filled
     int64_t           n_rows;      // out
     size_t            bytes;       // out
+    const char       *warning;     // out: a sentence on what is not as it should be, or NULL
 } GgufOptions;
 
 /* ERR_UNSUPPORTED for a differential model or what the llama graph cannot say (the sentence
- * names what to use instead), for a tokenizer whose kind GGUF has no name for; ERR_IO. */
+ * names what to use instead), for a tokenizer whose kind GGUF has no name for; ERR_USAGE where
+ * the file is there and may not be overwritten, or is no GGUF; ERR_RANGE for a weight that
+ * the type cannot hold; ERR_IO. A checkpoint without tokenizer.json is written without one,
+ * with a warning. Threads do not change the bytes. */
 MUST_USE Status gguf_write(Arena *a, GgufOptions *o);
 
 #endif
