@@ -175,7 +175,7 @@ static Status make_head(GgufPut *head, Arena *a, Listing *l)
     int64_t  n_tensors = l->n;
     gguf_put_init(&keys, a);
     TRY(gguf_meta(&keys, a, &l->o->source->info, l->o->type));
-    TRY(gguf_tokenizer(&keys, a, &l->o->source->info, &l->o->warning));
+    TRY(gguf_tokens(&keys, a, &l->o->source->info, &l->o->warning));
     TRY(textbuf_status(&keys.out));
     gguf_put_init(head, a);
     gguf_put_bytes(head, "GGUF", 4);

@@ -51,15 +51,15 @@ typedef struct {
 } GgufDivisors;
 MUST_USE Status gguf_divisors(GgufDivisors *out, Arena *a, const ModelConfig *c);
 
-/* --- gguf_tokenizer.c, gguf_pre.c --- */
+/* --- gguf_tokens.c, gguf_splits.c --- */
 
 /* Keys of the folder's tokenizer. *warning as GgufOptions.warning. */
-MUST_USE Status gguf_tokenizer(GgufPut *p, Arena *a, const ModelInfo *info,
+MUST_USE Status gguf_tokens(GgufPut *p, Arena *a, const ModelInfo *info,
                                const char **warning);
 /* Does the part (or one inside a Sequence) have that type? */
 bool gguf_has_part(const Json *part, const char *type);
 /* llama.cpp's name of the pre-tokenizer of a byte-level BPE; NULL where none is known. */
-MUST_USE Status gguf_pre_name(const char **out, Arena *a, const Json *tokenizer);
+MUST_USE Status gguf_split_name(const char **out, Arena *a, const Json *tokenizer);
 
 /* --- gguf_item.c: the data --- */
 

@@ -1,5 +1,5 @@
 /* gguf_reader.h - a tokenizer.json while its keys are written: private to
- * gguf_tokenizer.c, gguf_vocab.c and gguf_special.c. */
+ * gguf_tokens.c, gguf_vocab.c and gguf_special.c. */
 #ifndef DQ_GGUF_READER_H
 #define DQ_GGUF_READER_H
 
@@ -25,7 +25,7 @@ typedef struct {
     const char     **warning;
 } GgufReader;
 
-/* --- gguf_tokenizer.c --- */
+/* --- gguf_tokens.c --- */
 
 bool gguf_is_file(const char *path);
 MUST_USE Status gguf_path_in(const char **out, GgufReader *r, const char *file);

@@ -118,7 +118,9 @@ static GgufStore fall_back(BlockType t, int64_t K)
 {
     static const struct {
         BlockType from, to;
-    } SMALLER[] = {{BLOCK_Q4_K, BLOCK_Q5_0}, {BLOCK_Q5_K, BLOCK_Q5_1}, {BLOCK_Q6_K, BLOCK_Q8_0}};
+    } SMALLER[] = {
+        {BLOCK_Q4_K, BLOCK_Q5_0}, {BLOCK_Q5_K, BLOCK_Q5_1}, {BLOCK_Q6_K, BLOCK_Q8_0},
+    };
     for (int i = 0; i < 3 && !fits(t, K); i++)
         if (t == SMALLER[i].from)
             t = SMALLER[i].to;
@@ -127,8 +129,8 @@ static GgufStore fall_back(BlockType t, int64_t K)
 
 GgufStore gguf_choose(const GgufChoice *c, int role, int64_t layer, int64_t K)
 {
-    GgufStore base = TYPES[c->type].base;
-    BlockType t = base.block;
+    const GgufStore base = TYPES[c->type].base;
+    BlockType       t = base.block;
     if (!base.is_block)
         return base;
     if (role == GGUF_ROLE_HEAD || (role == GGUF_ROLE_EMBED && c->tied))

@@ -40,7 +40,8 @@ static Status read_added(GgufReader *r)
         if (!text || text->kind != JSON_TEXT)
             FAIL(ERR_FORMAT, "%s: added_tokens[%lld] has no content", r->path, (long long)i);
         bool control = (special && special->truth) || looks_special(text->text);
-        TRY(set_piece(r, json_member(token, "id"), text->text, control ? TOKEN_CONTROL : TOKEN_USER));
+        TRY(set_piece(r, json_member(token, "id"), text->text,
+                      control ? TOKEN_CONTROL : TOKEN_USER));
     }
     return OK;
 }

@@ -1,4 +1,4 @@
-/* gguf_pre.c - which of llama.cpp's pre-tokenizers splits text as a tokenizer.json does.
+/* gguf_splits.c - which of llama.cpp's pre-tokenizers splits text as a tokenizer.json does.
  * The parts of its pre_tokenizer are spelled as one text, and that is looked up. */
 #include <string.h>
 
@@ -30,9 +30,8 @@ static void spell_split(TextBuf *b, const Json *part)
 {
     const Json *regex = json_member(json_member(part, "pattern"), "Regex");
     const Json *behavior = json_member(part, "behavior");
-    bool        inverted = flag(part, "invert", false);
-    bool        pieces = behavior && strcmp(behavior->text, inverted ? "Removed" : "Isolated") == 0;
-    if (regex && pieces)
+    const char *wanted = flag(part, "invert", false) ? "Removed" : "Isolated";
+    if (regex && behavior && strcmp(behavior->text, wanted) == 0)
         textbuf_printf(b, "split %s\n", regex->text);
     else
         textbuf_add(b, "other\n");
@@ -84,7 +83,7 @@ static const struct {
     {"split \\p{N}{1,3}\nsplit [一-龥぀-ゟ゠-ヿ]+\n", true, "deepseek-v3"},
 };
 
-Status gguf_pre_name(const char **out, Arena *a, const Json *tokenizer)
+Status gguf_split_name(const char **out, Arena *a, const Json *tokenizer)
 {
     TextBuf b;
     *out = NULL;

@@ -1,4 +1,4 @@
-/* gguf_tokenizer.c - tokenizer.json as the keys that llama.cpp reads (formats.md 4.2):
+/* gguf_tokens.c - tokenizer.json as the keys that llama.cpp reads (formats.md 4.2):
  * byte-level BPE ("gpt2") and SentencePiece-like BPE with bytes to fall back on ("llama"). */
 #include <stdio.h>
 #include <string.h>
@@ -55,13 +55,14 @@ static Status warn(GgufReader *r, const char *text)
 
 static Status check_kind(GgufReader *r)
 {
-    const Json *type = json_member(r->model, "type"), *pre = json_member(r->root, "pre_tokenizer");
+    const Json *type = json_member(r->model, "type");
+    const Json *pre = json_member(r->root, "pre_tokenizer");
     const Json *fall = json_member(r->model, "byte_fallback");
     const char *name = type ? type->text : "BPE";  // old files do not say
     r->bytes_fall_back = fall && fall->truth;
     if (strcmp(name, "BPE") != 0)
-        FAIL(ERR_UNSUPPORTED, "%s: a tokenizer of type \"%.40s\": GGUF can hold BPE only; write "
-             "compressed-tensors or GPTQ instead", r->path, name);
+        FAIL(ERR_UNSUPPORTED, "%s: a tokenizer of type \"%.40s\": GGUF can hold BPE only; "
+             "write compressed-tensors or GPTQ instead", r->path, name);
     if (!r->bytes_fall_back && !gguf_has_part(pre, "ByteLevel"))
         FAIL(ERR_UNSUPPORTED, "%s: a BPE without bytes (neither ByteLevel nor byte_fallback): "
              "GGUF has no name for it; write compressed-tensors or GPTQ instead", r->path);
@@ -74,8 +75,8 @@ static Status check_bytes(const GgufReader *r)
         char text[16];
         snprintf(text, sizeof text, "<0x%02X>", i);
         if (!json_member(r->vocab, text))
-            FAIL(ERR_UNSUPPORTED, "%s: byte_fallback without the token %s, which llama.cpp needs",
-                 r->path, text);
+            FAIL(ERR_UNSUPPORTED, "%s: byte_fallback without the token %s, which llama.cpp "
+                 "needs", r->path, text);
     }
     return OK;
 }
@@ -120,7 +121,7 @@ static Status put_llama(GgufReader *r)
 static Status put_gpt2(GgufReader *r)
 {
     const char *pre;
-    TRY(gguf_pre_name(&pre, r->arena, r->root));
+    TRY(gguf_split_name(&pre, r->arena, r->root));
     if (!pre)
         TRY(warn(r, "tokenizer: its pre_tokenizer is none that llama.cpp is known to have; "
                     "\"default\" was written, which may split some texts differently"));
@@ -146,7 +147,7 @@ static Status read_parts(GgufReader *r)
     return gguf_read_pieces(r);
 }
 
-Status gguf_tokenizer(GgufPut *p, Arena *a, const ModelInfo *info, const char **warning)
+Status gguf_tokens(GgufPut *p, Arena *a, const ModelInfo *info, const char **warning)
 {
     GgufReader r = {.put = p, .arena = a, .info = info, .warning = warning};
     TRY(gguf_path_in(&r.path, &r, "tokenizer.json"));
