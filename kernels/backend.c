@@ -149,6 +149,97 @@ Status op_linear_pack(Backend *be, Linear *out, const float *w, const float *bia
     return be->ops->linear_pack(be, out, w, bias);
 }
 
+/* --- codes --- */
+
+static Status check_codes_shape(const Codes *c, Dtype dtype)
+{
+    if (c->n < 1 || c->k < 1 || c->n > INT32_MAX || c->k > INT32_MAX)
+        FAIL(ERR_SHAPE, "linear_codes: weights [%lld,%lld], expected 1 to %d each",
+             (long long)c->n, (long long)c->k, INT32_MAX);
+    if (c->bits != 4 && c->bits != 6 && c->bits != 8)
+        FAIL(ERR_UNSUPPORTED, "linear_codes: codes of %d bits, expected 4, 6 or 8", c->bits);
+    if (c->group != c->k && (c->group < 1 || c->group % 16 || c->k % c->group))
+        FAIL(ERR_UNSUPPORTED,
+             "linear_codes: groups of %lld in rows of %lld, expected a multiple of 16 that "
+             "divides the row, or whole rows",
+             (long long)c->group, (long long)c->k);
+    if (dtype != DTYPE_F32 && dtype != DTYPE_BF16)
+        FAIL(ERR_UNSUPPORTED, "linear_codes: products in %s, expected F32 or BF16",
+             dtype_name(dtype));
+    return OK;
+}
+
+/* Largest and smallest of a row first: that runs at the speed of memory. */
+static Status check_codes(const Codes *c)
+{
+    const int low = -(1 << (c->bits - 1)), high = -low - 1;
+    for (int64_t n = 0; n < c->n; n++) {
+        const int8_t *row = c->codes + n * c->k;
+        int8_t        min = 0, max = 0;
+        int64_t       k = 0;
+        for (int64_t i = 0; i < c->k; i++) {
+            min = row[i] < min ? row[i] : min;
+            max = row[i] > max ? row[i] : max;
+        }
+        if (min >= low && max <= high)
+            continue;
+        while (row[k] >= low && row[k] <= high)
+            k++;
+        FAIL(ERR_RANGE, "linear_codes: code [%lld,%lld] is %d, expected %d to %d",
+             (long long)n, (long long)k, row[k], low, high);
+    }
+    return OK;
+}
+
+/* name: of values [N, K/group]. */
+static Status check_finite(const Codes *c, const char *name, const float *values)
+{
+    int64_t n_groups = c->k / c->group;
+    for (int64_t i = 0; i < c->n * n_groups; i++)
+        if (!isfinite(values[i]))
+            FAIL(ERR_RANGE, "linear_codes: %s [%lld,%lld] is %g, expected a finite number",
+                 name, (long long)(i / n_groups), (long long)(i % n_groups),
+                 (double)values[i]);
+    return OK;
+}
+
+/* Each input once. */
+static Status check_order(Backend *be, const Codes *c)
+{
+    ArenaMark mark = backend_mark(be);
+    Status    s = OK;
+    bool     *seen;
+    ARENA_NEW(seen, &be->arena, c->k);
+    for (int64_t i = 0; i < c->k && s == OK; i++) {
+        int32_t k = c->order[i];
+        if (k < 0 || k >= c->k)
+            s = STATUS(ERR_RANGE,
+                       "linear_codes: input of column %lld is %d, expected 0 to %lld",
+                       (long long)i, (int)k, (long long)c->k - 1);
+        else if (seen[k])
+            s = STATUS(ERR_RANGE, "linear_codes: input %d has two columns, the second is %lld",
+                       (int)k, (long long)i);
+        else
+            seen[k] = true;
+    }
+    backend_rewind(be, mark);
+    return s;
+}
+
+Status op_linear_codes(Backend *be, Linear *out, const Codes *c, const float *bias,
+                       Dtype dtype)
+{
+    TRY(check_codes_shape(c, dtype));
+    TRY(check_codes(c));
+    TRY(check_finite(c, "scale", c->scales));
+    if (c->offsets)
+        TRY(check_finite(c, "offset", c->offsets));
+    if (c->order)
+        TRY(check_order(be, c));
+    *out = (Linear){.n = c->n, .k = c->k, .dtype = dtype, .bits = c->bits};
+    return be->ops->linear_codes(be, out, c, bias);
+}
+
 Status op_linear(Backend *be, Tensor *y, const Tensor *x, const Linear *w)
 {
     TRY(check_2d("linear", "x", x, -1, w->k));

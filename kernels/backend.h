@@ -142,8 +142,11 @@ MUST_USE Status backend_download(Backend *be, void *host, const Tensor *src);
 MUST_USE Status op_linear_pack(Backend *be, Linear *out, const float *w, const float *bias,
                                int64_t n, int64_t k, Dtype dtype);
 /* The same from codes, which stay codes: the packed copy takes bits / 8 bytes a
- * weight and 4 or 8 a group. dtype BF16 rounds decoded weights to bf16. Groups
- * of a multiple of 16 weights, or of whole rows, else ERR_UNSUPPORTED. */
+ * weight and 4 or 8 a group. dtype BF16 rounds decoded weights to bf16; T == 1
+ * multiplies sums over codes by scales and rounds no weight. Groups of a multiple
+ * of 16 weights, or of whole rows, else ERR_UNSUPPORTED; ERR_RANGE for a code that
+ * does not fit its bits, scales and offsets that are not finite, and an order that
+ * is no permutation. */
 MUST_USE Status op_linear_codes(Backend *be, Linear *out, const Codes *c, const float *bias,
                                 Dtype dtype);
 /* A general product, for factorizations; sums in f32 in an order that depends on

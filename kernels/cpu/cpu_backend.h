@@ -7,6 +7,7 @@
 
 typedef struct Gemm Gemm;          // cpu_gemm.h
 typedef struct GemmEngine GemmEngine;
+typedef struct CpuWeights CpuWeights;
 
 /* Backend.state of "cpu". */
 typedef struct {
@@ -53,6 +54,16 @@ typedef struct {
     void (*expand)(float *out, const uint16_t *panel, int64_t K);  // to the f32 layout
 } PanelIsa;
 
+/* Panels of codes (cpu_codes_isa.c), by number; layouts: cpu_gemm.h. */
+typedef struct {
+    /* c [64] of x [k_pad]; sums [n_groups] of x, looked at where there are offsets. */
+    void (*row)(float *c, const float *x, const float *sums, const CpuWeights *w,
+                int64_t panel);
+    /* To the layouts of numbers; `bf16` rounds to those but keeps them as f32. */
+    void (*decode)(float *out, const CpuWeights *w, int64_t panel, bool bf16);
+    void (*decode_bf16)(uint16_t *out, const CpuWeights *w, int64_t panel);
+} CodesIsa;
+
 /* log sum exp of a row of logits that comes in pieces (cpu_score_isa.c). */
 typedef struct {
     float   top;      // largest so far, NaN passed over
@@ -69,14 +80,18 @@ typedef struct {
 
 extern const RowsIsa   rows_plain, rows_avx2, rows_avx512;
 extern const PanelIsa  panel_plain, panel_avx2, panel_avx512;
+extern const CodesIsa  codes_plain, codes_avx2, codes_avx512;
 extern const ScoreIsa  score_plain, score_avx2, score_avx512;
 
 const RowsIsa  *cpu_rows(void);
 const PanelIsa *cpu_panel(void);
+const CodesIsa *cpu_codes(void);
 const ScoreIsa *cpu_score_isa(void);
 
 /* The operations, one a file; shapes were checked in backend.c. */
 Status cpu_linear_pack(Backend *be, Linear *out, const float *w, const float *bias);
+Status cpu_linear_codes(Backend *be, Linear *out, const Codes *c, const float *bias);
+Status cpu_pack_bias(Backend *be, Linear *out, const float *bias);
 Status cpu_linear(Backend *be, Tensor *y, const Tensor *x, const Linear *w);
 Status cpu_product(Backend *be, const MatrixProduct *p);
 Status cpu_embed(Backend *be, Tensor *y, const Tensor *table, const int32_t *ids);

@@ -2,7 +2,8 @@
  * C [R, 64 p] f32 = X [R, k_pad] W, W p panels of cpu_gemm.h, R <= 64
  * shapes  any N, K, rows >= 0; the last chunk is padded with rows of zeros
  * types   f32; bf16 inputs and weights with f32 sums where oneDNN has a kernel
- *         for it, else the panel is expanded and multiplied in f32
+ *         for it, else the panel is expanded and multiplied in f32; codes are
+ *         decoded to one of these
  * threads ours; each runs oneDNN alone on its block with its own scratchpad
  * sums    one order an output, in whichever row of which chunk it stands
  * test    tests/kernels/test_linear.c */
@@ -240,6 +241,7 @@ static void group_panels(GemmRun *run, int64_t n)
 
 static Status choose_kernel(GemmRun *run, CpuState *st)
 {
+    bool bf16 = run->linear->dtype == DTYPE_BF16;
     group_panels(run, GROUP_PANELS);
     if (run->one_row)
         return OK;
@@ -248,31 +250,44 @@ static Status choose_kernel(GemmRun *run, CpuState *st)
         TRY(choose_onednn(run, st));
     if (run->ours)
         group_panels(run, 1);
-    run->expand = run->ours && run->linear->dtype == DTYPE_BF16;
+    run->bf16 = bf16 && !run->ours;
+    run->unpack = run->weights->codes || (bf16 && run->ours);
     return OK;
 }
 
-/* Bytes of each thread: C, oneDNN's scratchpad, an expanded panel. */
+/* Of a panel as it is multiplied. */
+static size_t panel_bytes(const GemmRun *run)
+{
+    return (size_t)(run->weights->k_pad * PANEL) * (run->bf16 ? 2 : 4);
+}
+
+/* Bytes of each thread: C, oneDNN's scratchpad, unpacked panels. */
 static size_t thread_bytes(const GemmRun *run)
 {
     size_t pad = 0;
     for (int i = 0; i < 4 && !run->ours && !run->one_row; i++)
         pad = (size_t)i64_max((int64_t)pad,
                               (int64_t)run->gemm[i / 2][i % 2]->scratchpad_bytes);
-    size_t panel = run->expand ? (size_t)(run->weights->k_pad * PANEL) * sizeof(float) : 0;
-    return GEMM_ROWS * GROUP_COLS * sizeof(float) + (pad + 63) / 64 * 64 + panel;
+    size_t panels = run->unpack ? (size_t)run->group_panels * panel_bytes(run) : 0;
+    return GEMM_ROWS * GROUP_COLS * sizeof(float) + (pad + 63) / 64 * 64 + panels;
 }
 
-static bool bf16_inputs(const GemmRun *run)
+/* Inputs in the order of the codes. */
+static void stage_columns(const GemmRun *run, float *to, const float *x)
 {
-    return run->linear->dtype == DTYPE_BF16 && !run->expand && !run->one_row;
+    const int32_t *order = run->weights->codes->order;
+    bool           bf16 = run->linear->dtype == DTYPE_BF16;
+    for (int64_t i = 0; i < run->linear->k; i++)
+        to[i] = bf16 ? bf16_round(x[order[i]]) : x[order[i]];
 }
 
 static void stage_row(const GemmRun *run, char *to, const float *x)
 {
     int64_t K = run->linear->k, k_pad = run->weights->k_pad;
-    size_t  item = bf16_inputs(run) ? 2 : 4;
-    if (item == 2)
+    size_t  item = run->bf16 ? 2 : 4;
+    if (run->one_row && run->weights->codes && run->weights->codes->order)
+        stage_columns(run, (float *)(void *)to, x);
+    else if (run->bf16)
         cpu_rows()->round_bf16((uint16_t *)(void *)to, x, K);
     else if (run->linear->dtype == DTYPE_BF16)
         cpu_rows()->round_to_bf16((float *)(void *)to, x, K);
@@ -298,10 +313,26 @@ static void stage(GemmRun *run, const float *x, const int32_t *rows, int n_threa
     }
 }
 
+/* Behind the only row of a chunk there is room for the sums. */
+static void sum_groups(GemmRun *run)
+{
+    const CpuCodes *q = run->weights->codes;
+    const float    *x = (const float *)(void *)run->staged;
+    float          *sums = (float *)(void *)(run->staged + run->row_bytes);
+    for (int64_t g = 0; g < q->n_groups; g++) {
+        double sum = 0;
+        for (int64_t i = 0; i < q->group; i++)
+            sum += (double)x[g * q->group + i];
+        sums[g] = (float)sum;
+    }
+    run->group_sums = sums;
+}
+
 Status gemm_run_open(GemmRun *run, Backend *be, const Linear *w, const Tensor *x,
                      const int32_t *rows, int64_t n_rows, size_t extra, void **extra_at)
 {
-    *run = (GemmRun){.linear = w, .weights = w->packed, .panel = cpu_panel()};
+    *run = (GemmRun){.linear = w, .weights = w->packed, .panel = cpu_panel(),
+                     .codes = cpu_codes()};
     run->n_rows = n_rows;
     run->n_chunks = ceil_div(n_rows, GEMM_ROWS);
     run->one_row = x->shape[0] == 1;
@@ -309,7 +340,7 @@ Status gemm_run_open(GemmRun *run, Backend *be, const Linear *w, const Tensor *x
     run->direct = x->data;
     if (w->dtype == DTYPE_F32 && w->k == run->weights->k_pad && !rows && !run->one_row)
         run->n_direct = n_rows / GEMM_ROWS * GEMM_ROWS;
-    run->row_bytes = (size_t)run->weights->k_pad * (bf16_inputs(run) ? 2 : 4);
+    run->row_bytes = (size_t)run->weights->k_pad * (run->bf16 ? 2 : 4);
     run->thread_bytes = thread_bytes(run);
 
     size_t rows_staged = (size_t)(run->n_chunks * GEMM_ROWS - run->n_direct), staged, bytes;
@@ -326,6 +357,8 @@ Status gemm_run_open(GemmRun *run, Backend *be, const Linear *w, const Tensor *x
     run->thread_memory = (char *)memory + extra;
     run->staged = run->thread_memory + threads;
     stage(run, x->data, rows, cpu_threads(be, n_rows * w->k));
+    if (run->one_row && run->weights->codes && run->weights->codes->offsets)
+        sum_groups(run);
     return OK;
 }
 
@@ -348,6 +381,24 @@ static int make_memory(GemmBlock *b, void *const at[4])
     return error;
 }
 
+/* The panels of a block to the layout they are multiplied in. */
+static void unpack_panels(const GemmBlock *b, char *to)
+{
+    const GemmRun    *run = b->run;
+    const CpuWeights *w = run->weights;
+    for (int64_t i = 0; i < b->n_panels; i++, to += panel_bytes(run)) {
+        int64_t panel = b->first / PANEL + i;
+        if (!w->codes)
+            run->panel->expand((float *)(void *)to, cpu_weights_panel(w, DTYPE_BF16, panel),
+                               w->k_pad);
+        else if (run->bf16)
+            run->codes->decode_bf16((uint16_t *)(void *)to, w, panel);
+        else
+            run->codes->decode((float *)(void *)to, w, panel,
+                               run->linear->dtype == DTYPE_BF16);
+    }
+}
+
 void gemm_block_open(GemmBlock *b, const GemmRun *run, int64_t group, int thread)
 {
     char *memory = block_memory(run, thread);
@@ -357,16 +408,17 @@ void gemm_block_open(GemmBlock *b, const GemmRun *run, int64_t group, int thread
                           run->weights->n_panels - group * run->group_panels);
     b->cols = b->n_panels * PANEL;
     b->first = group * run->group_panels * PANEL;
-    b->panels = cpu_weights_panel(run->weights, run->linear->dtype,
-                                  group * run->group_panels);
+    if (!run->weights->codes)
+        b->panels = cpu_weights_panel(run->weights, run->linear->dtype,
+                                      group * run->group_panels);
     if (run->one_row)
         return;
     char *pad = memory + GEMM_ROWS * GROUP_COLS * sizeof(float);
-    if (run->expand) {
-        size_t bytes = (size_t)(run->weights->k_pad * PANEL) * sizeof(float);
-        float *panel = (float *)(void *)(memory + run->thread_bytes - bytes);
-        run->panel->expand(panel, b->panels, run->weights->k_pad);
-        b->panels = panel;
+    if (run->unpack) {
+        char *panels = memory + run->thread_bytes -
+                       (size_t)run->group_panels * panel_bytes(run);
+        unpack_panels(b, panels);
+        b->panels = panels;
     }
     if (!run->ours)
         b->error = make_memory(b, (void *[4]){b->c, (void *)b->panels, b->c, pad});
@@ -380,7 +432,9 @@ static void one_row(GemmBlock *b)
     int64_t        K = run->weights->k_pad;
     for (int64_t i = 0; i < b->n_panels; i++) {
         float *c = b->c + i * PANEL;
-        if (run->linear->dtype == DTYPE_BF16)
+        if (run->weights->codes)
+            run->codes->row(c, x, run->group_sums, run->weights, b->first / PANEL + i);
+        else if (run->linear->dtype == DTYPE_BF16)
             run->panel->row_bf16(c, x, (const uint16_t *)b->panels + i * K * PANEL, K);
         else
             run->panel->row_f32(c, x, (const float *)b->panels + i * K * PANEL, K);

@@ -11,7 +11,14 @@
  *   f32   [panels, k_pad, 64]        k_pad = K up to 16
  *   bf16  [panels, k_pad/2, 64, 2]   k_pad = K up to 32
  * which oneDNN calls BA16a64b and BA16a64b2a and prefers from AVX-512 on, and
- * which a matrix-vector product reads in order as well. */
+ * which a matrix-vector product reads in order as well. Weights that are codes
+ * lie in panels of their own, by blocks of 16 inputs:
+ *   8 bits  [panels, blocks, 16, 64]  bytes
+ *   4 bits  [panels, blocks, 2, 64]   words of eight codes of one output
+ *   6 bits  [panels, blocks, 3, 64]   words of five codes; the last two bits of
+ *                                     the three words are the sixteenth's
+ * the first code in the lowest bits. One row is multiplied by them as they are;
+ * for more each thread decodes its panels to one of the layouts above. */
 #ifndef DQ_CPU_GEMM_H
 #define DQ_CPU_GEMM_H
 
@@ -19,14 +26,37 @@
 
 enum { GEMM_ROWS = 64, PANEL = 64, GROUP_PANELS = 4, GROUP_COLS = PANEL * GROUP_PANELS };
 
-/* Linear.packed of this backend. */
-typedef struct {
-    int64_t n_panels, k_pad;
-    void   *data;
-} CpuWeights;
+enum { CODE_BLOCK = 16 };  // inputs whose codes lie together
 
-/* Where panel i starts. */
+/* What comes to the words of codes. */
+typedef struct {
+    int      bits;
+    int64_t  k, group, n_groups;
+    int64_t  panel_words;
+    float   *scales, *offsets;  // [panels, n_groups, 64], offsets may be NULL
+    int32_t *order, *column;    // [k] input of each column and back, NULL: k itself
+} CpuCodes;
+
+/* Linear.packed of this backend. */
+struct CpuWeights {
+    int64_t         n_panels, k_pad;
+    void           *data;   // numbers of the Linear's dtype, or words
+    const CpuCodes *codes;  // NULL: numbers
+};
+
+/* Where panel i starts, of numbers and of codes. */
 const void *cpu_weights_panel(const CpuWeights *w, Dtype dtype, int64_t i);
+
+static inline const uint32_t *cpu_codes_panel(const CpuWeights *w, int64_t i)
+{
+    return (const uint32_t *)w->data + i * w->codes->panel_words;
+}
+
+/* Words of a block: 16 codes an output are bits / 2 words. */
+static inline int64_t cpu_codes_block(int bits)
+{
+    return bits / 2 * PANEL;
+}
 
 MUST_USE Status gemm_engine_open(CpuState *st);
 void            gemm_engine_close(CpuState *st);
@@ -37,9 +67,11 @@ typedef struct {
     const Linear     *linear;
     const CpuWeights *weights;
     const PanelIsa   *panel;
+    const CodesIsa   *codes;
     bool              one_row;       // x of the operation has T == 1
     bool              ours;          // no oneDNN: by cpu_panel_isa.c
-    bool              expand;        // bf16 weights, f32 products
+    bool              bf16;          // rows and panels of the product, else f32
+    bool              unpack;        // threads make these panels: bf16 to f32, codes
     int64_t           n_rows, n_chunks;   // chunks of GEMM_ROWS
     int64_t           last_rows;     // of the last chunk with padding, oneDNN
     int64_t           group_panels, n_groups;
@@ -48,6 +80,7 @@ typedef struct {
     int64_t           n_direct;      //   n_direct, a multiple of GEMM_ROWS
     char             *staged;        // the rest, converted and padded
     size_t            row_bytes;
+    const float      *group_sums;    // one row of codes: sums of x in each group
     char             *thread_memory;
     size_t            thread_bytes;
 } GemmRun;

@@ -2,7 +2,7 @@
  * y[t,n] = sum_k x[t,k] w[n,k] + bias[n]
  * shapes  x [T,K], y [T,N] f32, W [N,K] packed as cpu_gemm.h says; any T, N, K
  * cost    2 T N K flops; T == 1 reads all of W: memory bound
- * types   f32, or bf16 weights and inputs with f32 sums
+ * types   f32, or bf16 weights and inputs with f32 sums; weights also as codes
  * threads take a group of columns and up to TASK_CHUNKS chunks of rows each
  * sums    as cpu_gemm.h; T == 1 by the matrix-vector kernel, see gemm_run_open
  * NaN     any NaN in row t makes row t NaN
@@ -44,7 +44,7 @@ static void pack_panel(void *panel, Dtype dtype, const float *w, int64_t rows, i
             }
 }
 
-static Status pack_bias(Backend *be, Linear *out, const float *bias)
+Status cpu_pack_bias(Backend *be, Linear *out, const float *bias)
 {
     float *copy = arena_raw(&be->arena, out->n, sizeof *copy);
     if (!copy)
@@ -73,7 +73,7 @@ Status cpu_linear_pack(Backend *be, Linear *out, const float *w, const float *bi
         pack_panel(panel, out->dtype, w + i * PANEL * K, i64_min(PANEL, N - i * PANEL), K);
     }
     out->packed = p;
-    return bias ? pack_bias(be, out, bias) : OK;
+    return bias ? cpu_pack_bias(be, out, bias) : OK;
 }
 
 /* Rows of the block's C that exist, to their place in y. */

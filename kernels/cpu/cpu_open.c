@@ -56,6 +56,7 @@ Status cpu_scratch(Backend *be, void **out, size_t bytes)
 
 CHOICE(RowsIsa, cpu_rows, rows)
 CHOICE(PanelIsa, cpu_panel, panel)
+CHOICE(CodesIsa, cpu_codes, codes)
 CHOICE(ScoreIsa, cpu_score_isa, score)
 
 static const BackendOps CPU_OPS = {
@@ -65,6 +66,7 @@ static const BackendOps CPU_OPS = {
     .upload = cpu_upload,
     .download = cpu_download,
     .linear_pack = cpu_linear_pack,
+    .linear_codes = cpu_linear_codes,
     .linear = cpu_linear,
     .product = cpu_product,
     .embed = cpu_embed,
