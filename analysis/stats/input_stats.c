@@ -13,7 +13,7 @@
 
 enum {
     PART_ROWS = 512,
-    GRAM_ROWS = 256,
+    GRAM_ROWS = 512,
     CHANNELS = 64  // a thread's share
 };
 
@@ -91,9 +91,9 @@ static Status add_sums(InputStats *s, const Backend *be, const float *x, int64_t
 
 /* Memory of a part. */
 typedef struct {
-    float *x;      // [PART_ROWS,K] host
-    float *gram;   // [GRAM_ROWS,K] host
-    Tensor product;   // the same in the backend
+    float *x;        // [PART_ROWS,K] host
+    float *gram;     // [GRAM_ROWS,K] host
+    Tensor product;  // the same in the backend
 } Part;
 
 static Status part_open(Part *p, Arena *scratch, Backend *be, const InputStats *s)
@@ -157,10 +157,14 @@ Status input_stats_add(InputStats *s, Arena *scratch, Backend *be, const Tensor 
     return status;
 }
 
+/* Tile by tile, as one of the two sides goes down the columns. */
 void input_stats_close(InputStats *s)
 {
-    int64_t K = s->k;
-    for (int64_t i = 0; s->gram && i < K; i++)
-        for (int64_t j = 0; j < i; j++)
-            s->gram[i * K + j] = s->gram[j * K + i];
+    enum { TILE = 64 };
+    int64_t K = s->gram ? s->k : 0;
+    for (int64_t first = 0; first < K; first += TILE)
+        for (int64_t left = 0; left <= first; left += TILE)
+            for (int64_t i = first; i < i64_min(first + TILE, K); i++)
+                for (int64_t j = left; j < i64_min(left + TILE, i); j++)
+                    s->gram[i * K + j] = s->gram[j * K + i];
 }
