@@ -12,6 +12,7 @@ typedef struct {
     const ModelInfo    *info;
     const ModelOptions *options;
     Place               place;
+    Arena              *scratch;
     float              *w;     // the largest matrix, as in the checkpoint
     float              *bias;  // the longest vector beside one
 } Loader;
@@ -31,17 +32,29 @@ static Status loader_buffers(Loader *l, Arena *scratch)
                       l->options->dtype);
 }
 
+/* Codes stay codes, unless they are to be edited. */
 static Status load_linear(Loader *l, Linear *out, int64_t layer, WeightKind kind)
 {
     const ModelTensor *t = source_tensor(l->source, layer, (TensorRole)(ROLE_WEIGHT + kind));
     const ModelTensor *b = source_tensor(l->source, layer, (TensorRole)(ROLE_BIAS + kind));
     Tensor             w = tensor_2d(DTYPE_F32, l->w, t->view.shape[0], t->view.shape[1]);
+    ArenaMark          mark = arena_mark(l->scratch);
+    Codes              codes = {0};
+    if (b)
+        TRY(source_read(l->bias, l->source, b));
+    const float *bias = b ? l->bias : NULL;
+    if (!l->options->edit)
+        TRY(source_codes(&codes, l->scratch, l->source, t));
+    if (codes.codes) {
+        TRY(place_codes(&l->place, l->scratch, out, kind, &codes, bias));
+        arena_rewind(l->scratch, mark);
+        return OK;
+    }
+    arena_rewind(l->scratch, mark);
     TRY(source_read(l->w, l->source, t));
     if (l->options->edit)
         TRY(l->options->edit(l->options->edit_context, t->name, l->w, w.shape[0], w.shape[1]));
-    if (b)
-        TRY(source_read(l->bias, l->source, b));
-    return place_linear(&l->place, out, kind, &w, b ? l->bias : NULL);
+    return place_linear(&l->place, out, kind, &w, bias);
 }
 
 /* A tensor as it stands, f32, into the backend. */
@@ -70,8 +83,16 @@ static Status load_layer(Loader *l, int64_t i)
 static Status load_head(Loader *l)
 {
     const ModelConfig *c = &l->m->config;
-    TensorRole         role = c->tied ? ROLE_EMBED : ROLE_HEAD;
-    TRY(source_read(l->w, l->source, source_tensor(l->source, 0, role)));
+    const ModelTensor *t = source_tensor(l->source, 0, c->tied ? ROLE_EMBED : ROLE_HEAD);
+    ArenaMark          mark = arena_mark(l->scratch);
+    Codes              codes;
+    TRY(source_codes(&codes, l->scratch, l->source, t));
+    if (codes.codes) {
+        TRY(op_linear_codes(l->m->backend, &l->m->head, &codes, NULL, l->options->dtype));
+        arena_rewind(l->scratch, mark);
+        return OK;
+    }
+    TRY(source_read(l->w, l->source, t));
     return op_linear_pack(l->m->backend, &l->m->head, l->w, NULL, c->vocab, c->hidden,
                           l->options->dtype);
 }
@@ -101,7 +122,8 @@ Status model_load(Model *m, Arena *a, Backend *be, const char *path,
                  .config_text = info.config_text, .n_params = info.n_params,
                  .n_bytes = info.n_bytes, .stored = info.stored, .dtype = options->dtype,
                  .config = info.config, .backend = be};
-    Loader l = {.m = m, .source = &source, .info = &info, .options = options};
+    Loader l = {.m = m, .source = &source, .info = &info, .options = options,
+                .scratch = &scratch};
     GUARD(loader_buffers(&l, &scratch));
     GUARD(load_weights(&l, a));
 out:

@@ -20,29 +20,72 @@ Status place_init(Place *p, Arena *a, const Config *c, Backend *be, Dtype dtype)
     return OK;
 }
 
-/* Heads of q, k or v into canonical order; cols numbers a row, 1 for a bias. */
-static void gather(float *out, const float *w, const Config *c, WeightKind kind, int64_t cols)
+static bool reorders(const Place *p, WeightKind kind)
 {
-    int64_t head = c->keys.head_dim * cols;
+    return p->matrix && kind <= W_V;
+}
+
+/* Heads of q, k or v into canonical order; row: bytes of a row. */
+static void gather(void *out, const void *in, const Config *c, WeightKind kind, size_t row)
+{
+    size_t head = (size_t)c->keys.head_dim * row;
     for (int64_t j = 0; j < source_n_heads(c, kind); j++)
-        memcpy(out + j * head, w + source_head(c, kind, j) * head,
-               (size_t)head * sizeof *out);
+        memcpy((char *)out + (size_t)j * head,
+               (const char *)in + (size_t)source_head(c, kind, j) * head, head);
+}
+
+static const float *gather_bias(Place *p, WeightKind kind, const float *bias)
+{
+    if (!bias || !reorders(p, kind))
+        return bias;
+    gather(p->bias, bias, p->config, kind, sizeof *bias);
+    return p->bias;
 }
 
 Status place_linear(Place *p, Linear *out, WeightKind kind, const Tensor *w, const float *bias)
 {
     int64_t      N = w->shape[0], K = w->shape[1];
     const float *matrix = w->data;
-    if (p->matrix && kind <= W_V) {
-        gather(p->matrix, matrix, p->config, kind, K);
+    if (reorders(p, kind)) {
+        gather(p->matrix, matrix, p->config, kind, (size_t)K * sizeof *matrix);
         matrix = p->matrix;
         N = source_n_heads(p->config, kind) * p->config->keys.head_dim;
-        if (bias) {
-            gather(p->bias, bias, p->config, kind, 1);
-            bias = p->bias;
-        }
     }
-    return op_linear_pack(p->backend, out, matrix, bias, N, K, p->dtype);
+    return op_linear_pack(p->backend, out, matrix, gather_bias(p, kind, bias), N, K, p->dtype);
+}
+
+static Status gather_codes(Codes *out, Arena *a, const Place *p, WeightKind kind,
+                           const Codes *c)
+{
+    int64_t G = c->k / c->group;
+    int8_t *codes;
+    float  *scales, *offsets = NULL;
+    *out = *c;
+    out->n = source_n_heads(p->config, kind) * p->config->keys.head_dim;
+    codes = arena_raw(a, out->n * c->k, sizeof *codes);
+    scales = arena_raw(a, out->n * G, sizeof *scales);
+    if (c->offsets)
+        offsets = arena_raw(a, out->n * G, sizeof *offsets);
+    if (!codes || !scales || (c->offsets && !offsets))
+        FAIL(ERR_MEMORY, "out of memory: codes of %lld x %lld in another order",
+             (long long)out->n, (long long)c->k);
+    gather(codes, c->codes, p->config, kind, (size_t)c->k);
+    gather(scales, c->scales, p->config, kind, (size_t)G * sizeof *scales);
+    if (offsets)
+        gather(offsets, c->offsets, p->config, kind, (size_t)G * sizeof *offsets);
+    out->codes = codes;
+    out->scales = scales;
+    out->offsets = offsets;
+    return OK;
+}
+
+Status place_codes(Place *p, Arena *a, Linear *out, WeightKind kind, const Codes *c,
+                   const float *bias)
+{
+    Codes gathered = *c;
+    if (reorders(p, kind))
+        TRY(gather_codes(&gathered, a, p, kind, c));
+    return op_linear_codes(p->backend, out, &gathered, gather_bias(p, kind, bias), p->dtype);
 }
 
 Status place_tensor(Backend *be, Tensor *out, const Tensor *shape, const float *w)

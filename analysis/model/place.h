@@ -22,6 +22,10 @@ MUST_USE Status place_init(Place *p, Arena *a, const Config *c, Backend *be, Dty
 MUST_USE Status place_linear(Place *p, Linear *out, WeightKind kind, const Tensor *w,
                              const float *bias);
 
+/* The same of a matrix of codes, which stay codes. Room for other orders comes from a. */
+MUST_USE Status place_codes(Place *p, Arena *a, Linear *out, WeightKind kind, const Codes *c,
+                            const float *bias);
+
 /* A tensor of f32 of that shape into the backend as it stands. */
 MUST_USE Status place_tensor(Backend *be, Tensor *out, const Tensor *shape, const float *w);
 
