@@ -241,12 +241,16 @@ static Status check_target(const GgufOptions *o)
     return OK;
 }
 
-static Status check_source(const ModelInfo *info)
+/* A GGUF file, or a folder around one, has no tokenizer.json to go with the weights. */
+static Status check_source(const ModelInfo *info, Arena *a)
 {
     struct stat st;
-    if (stat(info->path, &st) == 0 && !S_ISDIR(st.st_mode))
-        FAIL(ERR_UNSUPPORTED, "%s: is no folder: GGUF is written from a Hugging Face folder, "
-             "whose tokenizer goes with it", info->path);
+    const char *config = arena_printf(a, "%s/config.json", info->path);
+    if (!config)
+        FAIL(ERR_MEMORY, "out of memory: path of config.json");
+    if (stat(config, &st) != 0)
+        FAIL(ERR_UNSUPPORTED, "%s: has no config.json: GGUF is written from a Hugging Face "
+             "folder, whose tokenizer goes with it", info->path);
     return gguf_check_graph(info);
 }
 
@@ -288,7 +292,7 @@ Status gguf_write(Arena *a, GgufOptions *o)
     o->n_rows = 0;
     o->bytes = 0;
     o->warning = NULL;
-    TRY(check_source(&o->source->info));
+    TRY(check_source(&o->source->info, a));
     TRY(check_target(o));
     Listing l = {.o = o, .arena = a};
     return write_file(&l);

@@ -43,15 +43,15 @@ static const Json *find_template(const Json *post)
     return NULL;
 }
 
-/* Is the template's first (or last) item the token id? */
-static bool template_has(const GgufReader *r, bool last, int64_t id)
+/* Id of the special token that the template puts in front (or last); -1 for none. */
+static int64_t template_id(const GgufReader *r, bool last)
 {
     const Json *single = find_template(json_member(r->root, "post_processor"));
     if (!single || single->kind != JSON_LIST || single->n == 0)
-        return false;
+        return -1;
     const Json *item = &single->at[last ? single->n - 1 : 0];
     const Json *text = json_member(json_member(item, "SpecialToken"), "id");
-    return text && id >= 0 && gguf_id_of(r, text->text) == id;
+    return text ? gguf_id_of(r, text->text) : -1;
 }
 
 static void put_adds(GgufReader *r, const char *key, const char *name, bool otherwise)
@@ -64,8 +64,9 @@ Status gguf_put_special(GgufReader *r)
 {
     const char *config = r->info->config_text;
     const Json *root, *unk = json_member(r->model, "unk_token");
-    int64_t     bos = special_id(r, "bos_token", r->info->config.bos);
-    int64_t     eos = special_id(r, "eos_token", r->info->config.eos);
+    int64_t     first = template_id(r, false), last = template_id(r, true);
+    int64_t     bos = special_id(r, "bos_token", first < 0 ? r->info->config.bos : first);
+    int64_t     eos = special_id(r, "eos_token", last < 0 ? r->info->config.eos : last);
     TRY(json_parse(&root, r->arena, r->info->path, config, strlen(config)));
     const Json *pad = json_member(root, "pad_token_id");
     put_id(r, TOKENIZER "bos_token_id", bos);
@@ -74,8 +75,8 @@ Status gguf_put_special(GgufReader *r)
            special_id(r, "unk_token", unk && *unk->text ? gguf_id_of(r, unk->text) : -1));
     put_id(r, TOKENIZER "padding_token_id",
            special_id(r, "pad_token", pad && pad->whole ? pad->integer : -1));
-    put_adds(r, TOKENIZER "add_bos_token", "add_bos_token", template_has(r, false, bos));
-    put_adds(r, TOKENIZER "add_eos_token", "add_eos_token", template_has(r, true, eos));
+    put_adds(r, TOKENIZER "add_bos_token", "add_bos_token", first >= 0 && first == bos);
+    put_adds(r, TOKENIZER "add_eos_token", "add_eos_token", last >= 0 && last == eos);
     return OK;
 }
 
