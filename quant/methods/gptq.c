@@ -232,10 +232,14 @@ static Status round_block(Gptq *g, int64_t at, int64_t n)
 
 static Status take_memory(Gptq *g, Arena *a)
 {
+    /* The large ones are filled at once. */
+    g->h = arena_raw(a, g->K * g->stride, sizeof *g->h);
+    g->wt = arena_raw(a, g->K * g->N, sizeof *g->wt);
+    if (!g->h || !g->wt)
+        FAIL(ERR_MEMORY, "%s: out of memory: a gram of %lld inputs and weights [%lld,%lld]",
+             g->m->name, (long long)g->K, (long long)g->N, (long long)g->K);
     ARENA_NEW(g->order, a, g->K);
     ARENA_NEW(g->importance, a, g->K);
-    ARENA_NEW(g->h, a, g->K * g->stride);
-    ARENA_NEW(g->wt, a, g->K * g->N);
     ARENA_NEW(g->scale, a, g->groups * g->N);
     ARENA_NEW(g->zero, a, g->groups * g->N);
     ARENA_NEW(g->rows, a, g->n_threads * g->K);
