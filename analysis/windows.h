@@ -35,6 +35,10 @@ MUST_USE Status windows_from_text(Windows *w, Arena *a, Tokenizer *t, const char
 MUST_USE Status windows_from_ids(Windows *w, Arena *a, const char *name, const int32_t *ids,
                                  int64_t n, int32_t bos, const WindowOptions *o);
 
+/* Windows first .. first + n of w as windows of their own. CHECKs that w has them. */
+MUST_USE Status windows_slice(Windows *out, Arena *a, const Windows *w, int64_t first,
+                              int64_t n);
+
 /* The BOS that the convention puts in front: -1 where there is none. */
 int32_t windows_bos(const Tokenizer *t, bool no_bos);
 

@@ -23,40 +23,6 @@ const char *table_attr_part(Arena *a, const SeriesSet *set, const char *key, cha
     return arena_text(a, p, end ? (size_t)(end - p) : strlen(p));
 }
 
-static Cell text_cell(const char *text)
-{
-    return (Cell){.kind = text ? CELL_TEXT : CELL_NONE, .text = text};
-}
-
-/* NaN says that it was not measured. */
-static Cell value_cell(double value)
-{
-    return (Cell){.kind = isnan(value) ? CELL_NONE : CELL_VALUE, .value = value};
-}
-
-static Cell int_cell(int64_t value)
-{
-    return (Cell){.kind = CELL_INT, .integer = value};
-}
-
-static Status new_table(Table *t, Arena *a, int64_t n_rows, int n_columns)
-{
-    const char **columns, **keys;
-    *t = (Table){.n_columns = n_columns};
-    ARENA_NEW(columns, a, n_columns);
-    ARENA_NEW(keys, a, n_columns);
-    ARENA_NEW(t->cells, a, n_rows * n_columns);
-    t->columns = columns;
-    t->keys = keys;
-    return OK;
-}
-
-static void name_column(Table *t, int i, const char *column, const char *key)
-{
-    ((const char **)t->columns)[i] = column;
-    ((const char **)t->keys)[i] = key;
-}
-
 /* --- outliers --- */
 
 static const struct {
@@ -95,14 +61,14 @@ static void outlier_row(Table *t, const SeriesSet *set, int activation)
     if (!top)
         return;
     Cell *row = t->cells + t->n_rows++ * t->n_columns;
-    row[0] = text_cell(set->model);
-    row[1] = text_cell(ACTIVATIONS[activation].label);
+    row[0] = table_text_cell(set->model);
+    row[1] = table_text_cell(ACTIVATIONS[activation].label);
     for (int i = 0; i < N_RANKS; i++)
-        row[2 + i] = value_cell(fabs(series_get(top, RANKS[i] - 1, 0, 0)));
-    row[2 + N_RANKS] = value_cell(
+        row[2 + i] = table_value_cell(fabs(series_get(top, RANKS[i] - 1, 0, 0)));
+    row[2 + N_RANKS] = table_value_cell(
         series_get(series_find_dims(set, ACTIVATIONS[activation].median, ""), 0, 0, 0));
     if (t->n_columns > WRONG_COLUMN)
-        row[WRONG_COLUMN] = int_cell((int64_t)not_finite(set, activation));
+        row[WRONG_COLUMN] = table_int_cell((int64_t)not_finite(set, activation));
 }
 
 Status table_outliers(Table *t, Arena *a, const SeriesSet *sets, int n_sets)
@@ -114,9 +80,9 @@ Status table_outliers(Table *t, Arena *a, const SeriesSet *sets, int n_sets)
     bool wrong = false;
     for (int i = 0; i < n_sets; i++)
         wrong |= table_not_finite(&sets[i]) > 0;
-    TRY(new_table(t, a, (int64_t)n_sets * N_ACTIVATIONS, WRONG_COLUMN + wrong));
+    TRY(table_new(t, a, (int64_t)n_sets * N_ACTIVATIONS, WRONG_COLUMN + wrong));
     for (int i = 0; i < t->n_columns; i++)
-        name_column(t, i, names[i][0], names[i][1]);
+        table_name(t, i, names[i][0], names[i][1]);
     t->title = "Activation outliers";
     t->group = 1;
     t->note = "Magnitudes. Attention logits: q·k/√d after RoPE, before mask and softmax, "
@@ -180,9 +146,9 @@ static void accuracy_row(Table *t, Arena *a, const SeriesSet *set, const Tasks *
     const Series *error = series_find_dims(set, "eval/stderr", "task,weights,logit_bits");
     const Series *perplexity = series_find_dims(set, "eval/perplexity", "weights,logit_bits");
     Cell *row = t->cells + t->n_rows++ * t->n_columns;
-    row[0] = text_cell(set->model);
-    row[1] = text_cell(table_attr_part(a, set, "eval_weights", ',', w));
-    row[2] = int_cell((int64_t)series_get(series_find(set, "logit_bits"), b, 0, 0));
+    row[0] = table_text_cell(set->model);
+    row[1] = table_text_cell(table_attr_part(a, set, "eval_weights", ',', w));
+    row[2] = table_int_cell((int64_t)series_get(series_find(set, "logit_bits"), b, 0, 0));
     for (int64_t k = 0; accuracy && k < accuracy->shape[0]; k++) {
         const char *name = table_attr_part(a, set, "eval_tasks", ',', k);
         int column = name ? task_number(tasks, name) : -1;
@@ -204,16 +170,16 @@ Status table_accuracy(Table *t, Arena *a, const SeriesSet *sets, int n_sets)
     collect_tasks(&tasks, a, sets, n_sets);
     for (int i = 0; i < n_sets; i++)
         n_rows += n_weights(&sets[i]) * n_bits(&sets[i]);
-    TRY(new_table(t, a, n_rows, tasks.n + 4));
+    TRY(table_new(t, a, n_rows, tasks.n + 4));
     t->title = "Accuracy over the bits of the attention logits";
     t->note = "Accuracy in per cent ± standard error; perplexity of the text beside it. "
               "16 bits: not quantized.";
-    name_column(t, 0, "model", "model");
-    name_column(t, 1, "weights", "weights");
-    name_column(t, 2, "logit bits", "logit_bits");
+    table_name(t, 0, "model", "model");
+    table_name(t, 1, "weights", "weights");
+    table_name(t, 2, "logit bits", "logit_bits");
     for (int i = 0; i < tasks.n; i++)
-        name_column(t, 3 + i, tasks.name[i], tasks.name[i]);
-    name_column(t, 3 + tasks.n, "perplexity", "perplexity");
+        table_name(t, 3 + i, tasks.name[i], tasks.name[i]);
+    table_name(t, 3 + tasks.n, "perplexity", "perplexity");
     for (int i = 0; i < n_sets; i++)
         for (int64_t w = 0; w < n_weights(&sets[i]); w++)
             for (int64_t b = 0; b < n_bits(&sets[i]); b++)
@@ -250,8 +216,8 @@ Status table_layers(Table *t, Arena *a, const SeriesSet *sets, int n_sets)
     const Series *of[MAX_MODELS * N_LAYER_FIGURES];
     int n = 0;
     int64_t layers = 0;
-    TRY(new_table(t, a, 0, 1 + n_sets * N_LAYER_FIGURES));
-    name_column(t, 0, "layer", "layer");
+    TRY(table_new(t, a, 0, 1 + n_sets * N_LAYER_FIGURES));
+    table_name(t, 0, "layer", "layer");
     for (int i = 0; i < n_sets && i < MAX_MODELS; i++)
         for (int k = 0; k < N_LAYER_FIGURES; k++) {
             const Series *s =
@@ -264,7 +230,7 @@ Status table_layers(Table *t, Arena *a, const SeriesSet *sets, int n_sets)
             if (!column || !key)
                 FAIL(ERR_MEMORY, "out of memory: table of layers");
             of[n++] = s;
-            name_column(t, n, column, key);
+            table_name(t, n, column, key);
             layers = s->shape[0] > layers ? s->shape[0] : layers;
         }
     t->title = "Largest magnitude of every layer";
@@ -273,9 +239,9 @@ Status table_layers(Table *t, Arena *a, const SeriesSet *sets, int n_sets)
     ARENA_NEW(t->cells, a, t->n_rows * t->n_columns);
     for (int64_t layer = 0; layer < layers; layer++) {
         Cell *row = t->cells + layer * t->n_columns;
-        row[0] = int_cell(layer);
+        row[0] = table_int_cell(layer);
         for (int k = 0; k < n; k++)
-            row[1 + k] = value_cell(layer_largest(of[k], layer));
+            row[1 + k] = table_value_cell(layer_largest(of[k], layer));
     }
     return OK;
 }

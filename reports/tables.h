@@ -41,6 +41,16 @@ MUST_USE Status table_accuracy(Table *t, Arena *a, const SeriesSet *sets, int n_
 /* One row a layer: largest logit and hidden state of each model, and lambda. */
 MUST_USE Status table_layers(Table *t, Arena *a, const SeriesSet *sets, int n_sets);
 
+/* One row a matrix that quantize_series tells of: format, bits, errors. */
+MUST_USE Status table_quantized(Table *t, Arena *a, const SeriesSet *set);
+
+/* Room for a table, all cells empty; the name of a column for people and for JSON. */
+MUST_USE Status table_new(Table *t, Arena *a, int64_t n_rows, int n_columns);
+void            table_name(Table *t, int i, const char *column, const char *key);
+Cell            table_text_cell(const char *text);   // NULL: nothing was measured
+Cell            table_value_cell(double value);      // NaN: nothing was measured
+Cell            table_int_cell(int64_t value);
+
 /* Columns aligned with spaces, title above; for a terminal. */
 void table_text(TextBuf *b, const Table *t);
 /* A <table> with <caption>; every string escaped. */

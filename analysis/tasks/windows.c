@@ -87,3 +87,20 @@ out:
     arena_close(&tmp);
     return s;
 }
+
+Status windows_slice(Windows *out, Arena *a, const Windows *w, int64_t first, int64_t n)
+{
+    CHECK(first >= 0 && n >= 0 && first + n <= w->seq.n);
+    int64_t  from = w->seq.start[first];
+    int64_t *start;
+    ARENA_NEW(start, a, n + 1);
+    for (int64_t i = 0; i <= n; i++)
+        start[i] = w->seq.start[first + i] - from;
+    *out = *w;
+    out->seq = (Sequences){.n = n, .start = start, .ids = w->seq.ids + from,
+                           .targets = w->seq.targets + from};
+    out->n_tokens = start[n];
+    out->n_text = start[n] - (w->bos >= 0 ? n : 0);
+    out->n_scored = start[n] - n;
+    return OK;
+}

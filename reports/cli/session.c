@@ -102,6 +102,24 @@ static Status add_file(TextBuf *b, const char *path)
     return OK;
 }
 
+Status session_text(TextBuf *text, const char **name, Session *se, Arena *a,
+                    const TextList *list)
+{
+    TextBuf names;
+    textbuf_init(text, a);
+    textbuf_init(&names, &se->arena);
+    for (int i = 0; i < list->n; i++) {
+        textbuf_add(text, i ? "\n\n" : "");
+        textbuf_add(&names, i ? ", " : "");
+        TRY(add_file(text, list->at[i]));
+        textbuf_add(&names, list->at[i]);
+    }
+    *name = names.at;
+    TRY(textbuf_status(text));
+    return textbuf_status(&names);
+}
+
+/* --text, or the example text where there is none. */
 static Status join_texts(TextBuf *text, const char **name, Session *se, Arena *a)
 {
     TextList list = se->s.texts;
@@ -112,18 +130,7 @@ static Status join_texts(TextBuf *text, const char **name, Session *se, Arena *a
         session_say(se, "No --text: running over the example text, %s", list.at[0]);
         list.n = 1;
     }
-    TextBuf names;
-    textbuf_init(text, a);
-    textbuf_init(&names, &se->arena);
-    for (int i = 0; i < list.n; i++) {
-        textbuf_add(text, i ? "\n\n" : "");
-        textbuf_add(&names, i ? ", " : "");
-        TRY(add_file(text, list.at[i]));
-        textbuf_add(&names, list.at[i]);
-    }
-    *name = names.at;
-    TRY(textbuf_status(text));
-    return textbuf_status(&names);
+    return session_text(text, name, se, a, &list);
 }
 
 /* Decimal ids; brackets, commas and white space part them. */

@@ -47,6 +47,10 @@ void            loaded_close(Loaded *l);
 /* The windows of --text or --tokens; the example text where neither is given.
  * They live in the model's arena; *name, the files' names, in the session's. */
 MUST_USE Status session_windows(Windows *w, const char **name, Session *se, Loaded *l);
+/* The files of list joined by an empty line, in a; *name, their names, in the
+ * session's arena. */
+MUST_USE Status session_text(TextBuf *text, const char **name, Session *se, Arena *a,
+                             const TextList *list);
 int64_t         session_context(const Session *se, const ModelConfig *c);
 
 /* Refuses a --maps-layer the model does not have. */

@@ -1,116 +1,18 @@
-/* settings.c - table of verbs, table of options, and the reader of both. */
-#include "reports/cli/settings.h"
+/* settings.c - reads a command line by the tables of verbs and options. */
+#include "reports/cli/settings_table.h"
 
 #include <errno.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "analysis/textbuf.h"
 
-typedef struct {
-    Verb        verb;
-    const char *name, *inputs;
-    int         min_inputs, max_inputs;
-    const char *about, *example;
-} VerbRow;
-
-static const VerbRow VERBS[] = {
-    {VERB_INSPECT, "inspect", "MODEL", 1, 1,
-     "Show what a checkpoint is: architecture, heads and their pairing, lambda of each "
-     "layer,\ntensors, sizes, what would be quantized, and the memory an analysis needs.",
-     "diffquant inspect tests/pair/diff"},
-    {VERB_ANALYZE, "analyze", "MODEL", 1, 1,
-     "Run the model over a text and record its attention logits and hidden states; print "
-     "the\noutlier table and write all statistics to an HDF5 file.",
-     "diffquant analyze tests/pair/diff --text tests/pair/heldout.txt -o diff.h5"},
-    {VERB_COMPARE, "compare", "MODEL MODEL...", 2, 8,
-     "The whole study on two or more models: outliers, accuracy and perplexity over the "
-     "bits of\nthe attention logits, pictures, one HDF5 file and one page to read.",
-     "diffquant compare tests/pair/diff tests/pair/base --text tests/pair/heldout.txt \\\n"
-     "      --task tests/pair/retrieval.jsonl -o out"},
-    {VERB_REPORT, "report", "S.h5...", 1, 8,
-     "Draw the pictures and write the page again from stored statistics, without the "
-     "models.",
-     "diffquant report diff.h5 base.h5 -o page"},
-    {VERB_GENERATE, "generate", "MODEL", 1, 1,
-     "Continue a prompt with the likeliest tokens, to see that a checkpoint speaks.",
-     "diffquant generate tests/pair/diff --prompt \"The command\""},
-};
-
-typedef enum { OPT_FLAG, OPT_TEXT, OPT_INT, OPT_CHOICE, OPT_LIST, OPT_SPLIT } OptionKind;
-
-typedef struct {
-    const char *name;        // without the dashes
-    char        letter;      // 0: none
-    int         verbs;       // 0: everywhere
-    OptionKind  kind;        // LIST repeats, SPLIT is one text cut at commas
-    size_t      offset;
-    const char *argument;    // as help shows it; CHOICE: the choices, cut at '|'
-    int64_t     min, max;
-    const char *about;
-} OptionRow;
-
-#define AT(field) offsetof(Settings, field)
-enum {
-    RUN = VERB_ANALYZE | VERB_COMPARE | VERB_GENERATE,
-    MEASURE = VERB_ANALYZE | VERB_COMPARE,
-    WRITE = VERB_ANALYZE | VERB_COMPARE | VERB_REPORT
-};
-
-static const OptionRow OPTIONS[] = {
-    {"text", 0, MEASURE, OPT_LIST, AT(texts), "FILE", 0, 0,
-     "UTF-8 text to run over; may be given several times (default: the example text,\n"
-     "software documentation)"},
-    {"tokens", 0, VERB_ANALYZE, OPT_TEXT, AT(tokens), "FILE", 0, 0,
-     "token ids to run over, in decimal, instead of text"},
-    {"task", 0, VERB_COMPARE, OPT_LIST, AT(tasks), "FILE", 0, 0,
-     "questions to score, JSON lines with context and answer; may be given several times"},
-    {"out", 'o', WRITE, OPT_TEXT, AT(out), "PATH", 0, 0,
-     "where results go: a file for analyze, a folder for compare and report"},
-    {"context", 0, MEASURE | VERB_INSPECT, OPT_INT, AT(context), "N", 2, INT32_MAX,
-     "tokens in a window (default 512, or what the model allows if that is less;\n"
-     "more than it allows is run with a warning)"},
-    {"max-tokens", 0, MEASURE, OPT_INT, AT(max_tokens), "N", 2, INT32_MAX,
-     "stop after so many tokens of text"},
-    {"bos", 0, MEASURE, OPT_CHOICE, AT(bos), "auto|none", 0, 0,
-     "begin each window with the BOS token where the tokenizer does (default), or not"},
-    {"logit-bits", 0, MEASURE, OPT_SPLIT, AT(logit_bits), "LIST", 0, 0,
-     "bits of the attention logits, of 16,8,6,4; 16 leaves them as they are; analyze\n"
-     "takes one of them "
-     "(default 16; compare: all four)"},
-    {"logit-scale", 0, MEASURE, OPT_CHOICE, AT(logit_scale), "tensor|head|row", 0, 0,
-     "what shares one scale: all logits of a layer (default), a head's map, a row"},
-    {"weights", 0, MEASURE, OPT_SPLIT, AT(weights), "LIST", 0, 0,
-     "weights rounded to nearest in memory: fp, w8, w6, w4, w4:g64, w4:g128:asym ...;\n"
-     "analyze takes one of them (default fp)"},
-    {"maps-layer", 0, MEASURE, OPT_INT, AT(maps_layer), "L", 0, INT32_MAX,
-     "layer whose whole maps are kept for one passage (default: that of the largest logit)"},
-    {"color", 0, VERB_COMPARE | VERB_REPORT, OPT_CHOICE, AT(color), "auto|linear|log", 0, 0,
-     "how the heatmaps' colours follow magnitude (default: as suits each picture)"},
-    {"no-record", 0, VERB_ANALYZE, OPT_FLAG, AT(no_record), NULL, 0, 0,
-     "run without recording, to time it"},
-    {"prompt", 0, VERB_GENERATE, OPT_TEXT, AT(prompt), "TEXT", 0, 0, "text to continue"},
-    {"n-tokens", 'n', VERB_GENERATE, OPT_INT, AT(n_tokens), "N", 1, INT32_MAX,
-     "tokens to add (default 64)"},
-    {"device", 0, RUN, OPT_CHOICE, AT(device), "auto|cpu|cuda", 0, 0,
-     "where to compute (default auto: a GPU if there is one)"},
-    {"dtype", 0, RUN, OPT_CHOICE, AT(dtype), "f32|bf16", 0, 0,
-     "numbers in products (default f32, exact; bf16 is faster where the CPU has it)"},
-    {"threads", 0, RUN, OPT_INT, AT(threads), "N", 1, 4096,
-     "threads to use (default: all cores)"},
-    {"json", 0, 0, OPT_FLAG, AT(json), NULL, 0, 0, "print results as JSON"},
-    {"quiet", 'q', 0, OPT_FLAG, AT(quiet), NULL, 0, 0, "no progress, no messages"},
-    {"help", 'h', 0, OPT_FLAG, AT(help), NULL, 0, 0, "show this help"},
-};
-enum { N_VERBS = sizeof VERBS / sizeof VERBS[0], N_OPTIONS = sizeof OPTIONS / sizeof *OPTIONS };
-
 static const VerbRow *verb_row(Verb v)
 {
-    for (int i = 0; i < N_VERBS; i++)
-        if (VERBS[i].verb == v)
-            return &VERBS[i];
+    for (int i = 0; i < settings_n_verbs; i++)
+        if (settings_verbs[i].verb == v)
+            return &settings_verbs[i];
     return NULL;
 }
 
@@ -157,6 +59,17 @@ static Status parse_int(int64_t *out, const OptionRow *o, const char *value)
     return OK;
 }
 
+static Status parse_real(double *out, const OptionRow *o, const char *value)
+{
+    char  *end;
+    double x = strtod(value, &end);
+    if (end == value || *end || !(x > (double)o->min && x < (double)o->max))
+        FAIL(ERR_USAGE, "--%s: \"%s\" is not a number between %lld and %lld", o->name, value,
+             (long long)o->min, (long long)o->max);
+    *out = x;
+    return OK;
+}
+
 static Status parse_choice(const char **out, const OptionRow *o, const char *value)
 {
     size_t n = strlen(value);
@@ -175,7 +88,7 @@ static Status parse_choice(const char **out, const OptionRow *o, const char *val
 static Status set_option(Settings *s, Arena *a, const OptionRow *o, const char *value)
 {
     void *field = (char *)s + o->offset;
-    if (value && !*value && o->offset != AT(prompt))
+    if (value && !*value && o->offset != offsetof(Settings, prompt))
         FAIL(ERR_USAGE, "--%s: an empty %s", o->name, o->argument);
     switch (o->kind) {
     case OPT_FLAG:
@@ -186,6 +99,8 @@ static Status set_option(Settings *s, Arena *a, const OptionRow *o, const char *
         return OK;
     case OPT_INT:
         return parse_int(field, o, value);
+    case OPT_REAL:
+        return parse_real(field, o, value);
     case OPT_CHOICE:
         return parse_choice(field, o, value);
     case OPT_LIST:
@@ -201,8 +116,8 @@ static Status set_option(Settings *s, Arena *a, const OptionRow *o, const char *
 /* The row of the option that word names: "--name", "--name=value" or "-x". */
 static const OptionRow *find_option(const char *word)
 {
-    for (int i = 0; i < N_OPTIONS; i++) {
-        const OptionRow *o = &OPTIONS[i];
+    for (int i = 0; i < settings_n_options; i++) {
+        const OptionRow *o = &settings_options[i];
         size_t           n = strlen(o->name);
         if (word[1] != '-' && o->letter && word[1] == o->letter && !word[2])
             return o;
@@ -239,9 +154,9 @@ static Status parse_option(Settings *s, Arena *a, int argc, char **argv, int *i)
 
 static Status parse_verb(Settings *s, const char *word)
 {
-    for (int i = 0; i < N_VERBS; i++)
-        if (strcmp(word, VERBS[i].name) == 0) {
-            s->verb = VERBS[i].verb;
+    for (int i = 0; i < settings_n_verbs; i++)
+        if (strcmp(word, settings_verbs[i].name) == 0) {
+            s->verb = settings_verbs[i].verb;
             return OK;
         }
     FAIL(ERR_USAGE, "\"%s\" is not a verb of diffquant; see diffquant --help", word);
@@ -302,9 +217,9 @@ static void help_program(void)
     printf("diffquant " DQ_VERSION ": activation outliers and low-bit accuracy of DIFF "
            "Transformers\nand of the transformers they are compared with.\n\n"
            "Usage: diffquant VERB ...      (diffquant VERB --help tells more)\n\n");
-    for (int i = 0; i < N_VERBS; i++) {
-        printf("  %-9s %-15s ", VERBS[i].name, VERBS[i].inputs);
-        print_about(VERBS[i].about, 28);
+    for (int i = 0; i < settings_n_verbs; i++) {
+        printf("  %-9s %-15s ", settings_verbs[i].name, settings_verbs[i].inputs);
+        print_about(settings_verbs[i].about, 28);
     }
     printf("\nMODEL is a Hugging Face folder: config.json, safetensors, tokenizer.json.\n"
            "Results go to stdout, progress and messages to stderr.\n"
@@ -329,9 +244,9 @@ void settings_help(const Settings *s)
         return;
     }
     printf("Usage: diffquant %s %s [option...]\n\n%s\n\n", v->name, v->inputs, v->about);
-    for (int i = 0; i < N_OPTIONS; i++)
-        if (applies(&OPTIONS[i], s->verb))
-            help_option(&OPTIONS[i]);
+    for (int i = 0; i < settings_n_options; i++)
+        if (applies(&settings_options[i], s->verb))
+            help_option(&settings_options[i]);
     printf("\nExample:\n  %s\n", v->example);
 }
 

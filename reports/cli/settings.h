@@ -10,7 +10,7 @@
 
 typedef enum {
     VERB_NONE = 0, VERB_INSPECT = 1, VERB_ANALYZE = 2, VERB_COMPARE = 4, VERB_REPORT = 8,
-    VERB_GENERATE = 16
+    VERB_GENERATE = 16, VERB_QUANTIZE = 32
 } Verb;
 
 enum { MAX_LIST = 32 };
@@ -23,10 +23,14 @@ typedef struct {
 typedef struct {
     Verb        verb;
     TextList    inputs;        // MODEL... or S.h5...
-    TextList    texts, tasks, weights, logit_bits;
+    TextList    texts, tasks, weights, logit_bits, schemes;
     const char *tokens, *out, *device, *dtype, *logit_scale, *bos, *prompt, *color;
+    const char *bits, *group, *method, *format, *gguf_type, *floats, *check, *stats, *size;
     int64_t     threads, context, max_tokens, maps_layer, n_tokens;
+    int64_t     windows, seed;
+    double      smooth, damp, target_bits;
     bool        json, quiet, no_record, help, version;
+    bool        asym, rotate, awq, wide6, resume, force, requantize;
 } Settings;
 
 /* Reads argv[1..]; texts point into argv or the arena. ERR_USAGE says what is

@@ -8,6 +8,7 @@
 MUST_USE Status verb_inspect(Session *se);
 MUST_USE Status verb_analyze(Session *se);
 MUST_USE Status verb_compare(Session *se);
+MUST_USE Status verb_quantize(Session *se);
 MUST_USE Status verb_report(Session *se);
 MUST_USE Status verb_generate(Session *se);
 

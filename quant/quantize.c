@@ -1,0 +1,245 @@
+/* quantize.c - the run from one end to the other. */
+#include "quant/quantize.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "quant/run/run.h"
+
+/* --- setting up --- */
+
+static Status format_of(ExportFormat *out, const char *name)
+{
+    static const char *const NAMES[N_FORMATS] = {"compressed-tensors", "int8", "gptq"};
+    for (int i = 0; i < N_FORMATS; i++)
+        if (strcmp(name, NAMES[i]) == 0) {
+            *out = (ExportFormat)i;
+            return OK;
+        }
+    FAIL(ERR_USAGE, "--format: \"%.40s\" is none of compressed-tensors, gptq, int8, gguf", name);
+}
+
+static Status check_options(const QuantizeOptions *o)
+{
+    if (o->target_bits > 0 && o->target_bytes > 0)
+        FAIL(ERR_USAGE, "--target-bits and --target-size exclude each other");
+    if ((o->awq || o->smooth > 0) && !o->text)
+        FAIL(ERR_USAGE, "--%s needs a text to calibrate on: give --text",
+             o->awq ? "awq" : "smooth");
+    return OK;
+}
+
+/* Quantizing twice loses twice: only where it is asked for. */
+static Status check_source(const Run *r)
+{
+    const ModelInfo *info = &r->layers.info;
+    for (int64_t i = 0; i < info->n_tensors; i++) {
+        char format[32];
+        if (info->tensors[i].packed && !r->o->requantize)
+            FAIL(ERR_USAGE, "%s: tensor %s is quantized already (%s); give --requantize to "
+                 "quantize what it decodes to", info->path, info->tensors[i].name,
+                 model_tensor_format(&info->tensors[i], format));
+    }
+    return OK;
+}
+
+static void warn_short(Run *r)
+{
+    const ModelConfig *c = &r->layers.info.config;
+    int64_t rows = r->o->text->start[r->o->text->n];
+    int64_t widest = c->inter > c->hidden ? c->inter : c->hidden;
+    if (rows < widest)
+        textbuf_printf(&r->notes, "The calibration text has %lld tokens, fewer than the %lld "
+                       "inputs of the widest matrix: what it does not show is left to damping. "
+                       "Give more text.\n", (long long)rows, (long long)widest);
+}
+
+/* hidden: the embeddings, turned where the model is. */
+static Status calibration_start(Run *r)
+{
+    r->calibration.progress = r->o->progress;
+    TRY(calibration_open(&r->calibration, r->a, &r->model, r->o->text));
+    if (!r->o->rotate)
+        return OK;
+    return rotate_embed(r->calibration.hidden, r->o->text->start[r->o->text->n], &r->r1,
+                        &r->scratch);
+}
+
+static Status set_up_rotation(Run *r)
+{
+    TRY(valuemap_of(&r->values, r->a, &r->layers));
+    if (!r->o->rotate)
+        return OK;
+    TRY(rotation_init(&r->r1, r->a, r->layers.info.config.hidden, r->o->seed));
+    if (!r->values.paired)
+        textbuf_add(&r->notes, "Values are not rotated: their heads do not pair up.\n");
+    return OK;
+}
+
+static Status set_up(Run *r)
+{
+    const QuantizeOptions *o = r->o;
+    TRY(check_options(o));
+    TRY(layers_open(&r->layers, r->a, o->model));
+    TRY(check_source(r));
+    const ModelInfo *info = &r->layers.info;
+    r->dtype = o->dtype == N_DTYPES ? info->stored : o->dtype;
+    ARENA_NEW(r->figures, r->a, info->config.n_layers * N_WEIGHTS);
+    TRY(plan_init(&r->plan, r->a, "fp"));
+    TRY(run_plan(r));
+    TRY(set_up_rotation(r));
+    if (!r->calibrated)
+        return OK;
+    warn_short(r);
+    TRY(layers_model(&r->model, r->a, o->backend, &r->layers, DTYPE_F32));
+    return calibration_start(r);
+}
+
+/* --- a folder of safetensors --- */
+
+/* What a resumed run must have in common with the one it goes on with. */
+static const char *settings_line(Run *r)
+{
+    const QuantizeOptions *o = r->o;
+    TextBuf                b;
+    char                   scheme[SCHEME_TEXT];
+    textbuf_init(&b, r->a);
+    textbuf_printf(&b, "%s %s %s", r->layers.info.path, o->format, dtype_name(r->dtype));
+    for (int64_t i = 0; i < r->plan.n; i++)
+        textbuf_printf(&b, " %s", scheme_text(&r->plan.at[i].scheme, scheme));
+    textbuf_printf(&b, " rotate %d seed %llu awq %d smooth %g damp %g wide %d", o->rotate,
+                   (unsigned long long)o->seed, o->awq, o->smooth, o->damp, o->wide6);
+    if (o->text)
+        textbuf_printf(&b, " text %s %lld windows %lld tokens", o->text_name,
+                       (long long)o->text->n, (long long)o->text->start[o->text->n]);
+    return textbuf_status(&b) == OK ? b.at : NULL;
+}
+
+static Status open_export(Run *r, ExportFormat format)
+{
+    const QuantizeOptions *o = r->o;
+    const ModelInfo       *info = &r->layers.info;
+    ExportOptions          e = {
+        .path = o->out, .format = format, .wide6 = o->wide6, .source = &r->layers,
+        .plan = &r->plan, .dtype = r->dtype, .untie = o->rotate && info->config.tied,
+        .act_order = o->scheme.method == METHOD_GPTQ, .damp = o->damp > 0 ? o->damp : 0.01,
+        .resume = o->resume, .overwrite = o->overwrite, .settings = settings_line(r),
+    };
+    if (!e.settings)
+        FAIL(ERR_MEMORY, "out of memory for the settings of a run");
+    TRY(export_open(&r->export, r->a, &e));
+    if (export_note(r->export))
+        textbuf_printf(&r->notes, "%s\n", export_note(r->export));
+    return OK;
+}
+
+/* Takes up a run that was broken off: figures and hidden states after its last layer. */
+static Status take_up(Run *r)
+{
+    const ModelConfig *c = &r->layers.info.config;
+    int64_t rows = r->calibrated ? r->o->text->start[r->o->text->n] : 0;
+    int64_t done = export_layers_done(r->export);
+    if (done == 0)
+        return OK;
+    TRY(export_kept(r->export, r->figures,
+                    (size_t)(c->n_layers * N_WEIGHTS) * sizeof *r->figures,
+                    r->calibrated ? r->calibration.hidden : NULL, (size_t)(rows * c->hidden)));
+    r->done += done;
+    return OK;
+}
+
+static Status write_folder(Run *r, size_t *bytes)
+{
+    ExportFormat format;
+    TRY(format_of(&format, r->o->format));
+    int64_t L = r->layers.info.config.n_layers;
+    bool    target = r->o->target_bits > 0 || r->o->target_bytes > 0;
+    r->total = target ? 2 * L : L;
+    if (target) {
+        TRY(run_target(r));
+        if (r->calibrated)
+            TRY(calibration_start(r));
+    }
+    TRY(open_export(r, format));
+    TRY(take_up(r));
+    for (int64_t l = export_layers_done(r->export); l < L; l++)
+        TRY(run_layer(r, l));
+    TRY(run_rest(r));
+    return export_commit(r->export, bytes);
+}
+
+/* --- the result --- */
+
+static Status fill_row(QuantizeRow *row, const Run *r, const LayerMatrix *m,
+                       const MatrixFigures *f)
+{
+    const Scheme *s = run_scheme(r, m->name);
+    char          text[SCHEME_TEXT];
+    Scheme        shown = *s;
+    shown.scale = DTYPE_F16;  // all have the checkpoint's: no need to say it in each row
+    *row = (QuantizeRow){
+        .name = m->name, .n = m->n, .k = m->k, .damp = f->damp, .n_dead = f->n_dead,
+        .bits = s->bits ? scheme_bits(s, m->k) : 8.0 * (double)dtype_size(r->dtype),
+        .weight_error = round_error(&f->weight),
+        .output_error = f->measured ? round_error(&f->output) : NAN,
+    };
+    row->format = s->bits ? arena_printf(r->a, "%s", scheme_text(&shown, text))
+                          : dtype_name(r->dtype);
+    return row->format ? OK : STATUS(ERR_MEMORY, "out of memory for the result");
+}
+
+static Status fill_result(QuantizeResult *out, const Run *r)
+{
+    int64_t L = r->layers.info.config.n_layers;
+    double  bits = 0;
+    ARENA_NEW(out->rows, r->a, L * N_WEIGHTS);
+    for (int64_t l = 0; l < L; l++) {
+        LayerWeights w;
+        layers_describe(&w, &r->layers, l);
+        for (int kind = 0; kind < N_WEIGHTS; kind++) {
+            QuantizeRow *row = &out->rows[out->n_rows++];
+            TRY(fill_row(row, r, &w.at[kind], &r->figures[l * N_WEIGHTS + kind]));
+            if (!run_scheme(r, row->name)->bits)
+                continue;
+            out->n_weights += row->n * row->k;
+            bits += row->bits * (double)(row->n * row->k);
+        }
+    }
+    out->bits = out->n_weights ? bits / (double)out->n_weights : 0;
+    return OK;
+}
+
+static Status run(Run *r, QuantizeResult *out)
+{
+    TRY(set_up(r));
+    out->bytes_before = r->layers.info.n_bytes;
+    if (strcmp(r->o->format, "gguf") == 0) {
+        r->total = r->calibrated ? r->layers.info.config.n_layers : 0;
+        TRY(run_gguf(r, out));
+    } else {
+        TRY(write_folder(r, &out->bytes_after));
+        TRY(fill_result(out, r));
+    }
+    TRY(textbuf_status(&r->notes));
+    out->notes = r->notes.at;
+    return OK;
+}
+
+Status quantize_run(QuantizeResult *out, Arena *a, const QuantizeOptions *o)
+{
+    Run r = {.o = o, .a = a, .calibrated = o->text != NULL};
+    *out = (QuantizeResult){0};
+    textbuf_init(&r.notes, a);
+    Status s = run(&r, out);
+    export_close(r.export);
+    layers_close(&r.layers);
+    arena_close(&r.scratch);
+    return s;
+}
+
+void run_step(Run *r, const char *what)
+{
+    r->done++;
+    if (r->o->progress)
+        r->o->progress->step(r->o->progress->context, r->done, r->total, what);
+}

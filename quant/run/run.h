@@ -1,0 +1,63 @@
+/* run.h - what the steps of quantize_run share. */
+#ifndef DQ_RUN_H
+#define DQ_RUN_H
+
+#include "analysis/calibrate.h"
+#include "analysis/textbuf.h"
+#include "quant/formats/export.h"
+#include "quant/methods/method.h"
+#include "quant/methods/rotate.h"
+#include "quant/quantize.h"
+
+/* What a matrix turned out to be; kept for a resumed run as it lies here. */
+typedef struct {
+    RoundError weight, output;
+    bool       measured;      // output is there
+    double     damp;
+    int64_t    n_dead;
+} MatrixFigures;
+
+typedef struct {
+    const QuantizeOptions *o;
+    Arena         *a;           // results
+    Arena          scratch;     // one layer
+    Layers         layers;
+    Plan           plan;
+    Dtype          dtype;       // of floats and scales in OUT
+    Export        *export;
+    bool           calibrated;  // a text is there
+    Model          model;
+    Calibration    calibration;
+    Rotation       r1;          // with o->rotate, as
+    ValueMap       values;
+    MatrixFigures *figures;     // [n_layers, N_WEIGHTS]
+    TextBuf        notes;
+    int64_t        done, total; // layers, passes of all kinds, for progress
+} Run;
+
+/* run_plan.c: a scheme for each matrix, as options and rules say. */
+MUST_USE Status run_plan(Run *r);
+/* run_target.c: the bits of each matrix, by measured errors; needs run_plan. */
+MUST_USE Status run_target(Run *r);
+/* run_layer.c: reads a layer and turns it; places it; codes and exports it. */
+MUST_USE Status run_layer_open(LayerWeights *w, Run *r, int64_t layer);
+MUST_USE Status run_layer_transform(Run *r, LayerWeights *w);
+MUST_USE Status run_layer_inputs(InputStats *in, Run *r, const LayerWeights *w, Tap tap,
+                                 bool gram);
+MUST_USE Status run_layer(Run *r, int64_t layer);
+/* The layer's weights are final: hidden states move on. */
+MUST_USE Status run_layer_advance(Run *r, const LayerWeights *w);
+/* run_rest.c: all tensors that no layer wrote. */
+MUST_USE Status run_rest(Run *r);
+/* run_gguf.c: the whole run, where OUT is a GGUF file. */
+MUST_USE Status run_gguf(Run *r, QuantizeResult *out);
+
+/* Room for the codes of a matrix. */
+MUST_USE Status run_codes(RtnCodes *out, Arena *a, const Scheme *s, int64_t n, int64_t k);
+/* Codes m.w by the plan's scheme of its name, or s; figures of what that did. */
+MUST_USE Status run_encode(const RtnCodes *out, MatrixFigures *f, Run *r, const LayerMatrix *m,
+                           const Scheme *s, const InputStats *in);
+const Scheme   *run_scheme(const Run *r, const char *name);
+void            run_step(Run *r, const char *what);
+
+#endif

@@ -1,0 +1,65 @@
+/* run_plan.c - options and rules to a scheme for each matrix. */
+#include <fnmatch.h>
+
+#include "quant/run/run.h"
+
+static Scheme scheme_of(const Run *r, const char *name)
+{
+    Scheme s = r->o->scheme;
+    for (int64_t i = 0; i < r->o->n_rules; i++)
+        if (fnmatch(r->o->rules[i].pattern, name, 0) == 0)
+            s = r->o->rules[i].scheme;
+    s.scale = r->dtype;
+    return s;
+}
+
+/* A pattern that matches nothing is a slip of the pen. */
+static Status check_rules(const Run *r)
+{
+    for (int64_t i = 0; i < r->o->n_rules; i++) {
+        const ModelInfo *info = &r->layers.info;
+        int64_t          t = 0;
+        while (t < info->n_tensors &&
+               !(info->tensors[t].quantizable &&
+                 fnmatch(r->o->rules[i].pattern, info->tensors[t].name, 0) == 0))
+            t++;
+        if (t == info->n_tensors)
+            FAIL(ERR_USAGE, "--scheme %s: no matrix of %s has such a name",
+                 r->o->rules[i].pattern, r->o->model);
+    }
+    return OK;
+}
+
+static Status check_matrix(const Run *r, const LayerMatrix *m)
+{
+    const Scheme *s = run_scheme(r, m->name);
+    if (!s->bits)
+        return OK;
+    if (s->group && m->k % s->group)
+        FAIL(ERR_SHAPE, "%s: tensor %s: rows of %lld weights are no multiple of groups of %d; "
+             "take a smaller group or channel", r->o->model, m->name, (long long)m->k, s->group);
+    if (s->method == METHOD_GPTQ && !r->calibrated)
+        FAIL(ERR_USAGE, "tensor %s: gptq needs a text to calibrate on: give --text", m->name);
+    return OK;
+}
+
+Status run_plan(Run *r)
+{
+    TRY(check_rules(r));
+    for (int64_t l = 0; l < r->layers.info.config.n_layers; l++) {
+        LayerWeights w;
+        layers_describe(&w, &r->layers, l);
+        for (int kind = 0; kind < N_WEIGHTS; kind++) {
+            TRY(plan_set(&r->plan, w.at[kind].name, scheme_of(r, w.at[kind].name)));
+            TRY(check_matrix(r, &w.at[kind]));
+        }
+    }
+    return OK;
+}
+
+const Scheme *run_scheme(const Run *r, const char *name)
+{
+    const PlanEntry *e = plan_find(&r->plan, name);
+    CHECK(e);
+    return &e->scheme;
+}

@@ -1,0 +1,130 @@
+/* run_target.c - the bits of each matrix by measured errors: every set of matrices
+ * that share an input is coded with 4, 6 and 8 bits, by the method that will code
+ * it for good; the knapsack then takes the widths of least total error.
+ * Error of a matrix: squared and relative, of its outputs over the text, or of its
+ * weights where there is none. Matrices that other tools fuse go together. */
+#include "quant/budget.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "quant/run/run.h"
+
+static const int BITS[BUDGET_CHOICES] = {4, 6, 8};
+static const Tap TAPS[] = {TAP_QKV_IN, TAP_O_IN, TAP_MLP_IN, TAP_DOWN_IN};
+enum { N_SETS = sizeof TAPS / sizeof TAPS[0] };
+
+static bool in_set(const Run *r, const LayerWeights *w, int kind, Tap tap)
+{
+    return tap_of_weight((WeightKind)kind) == tap && run_scheme(r, w->at[kind].name)->bits;
+}
+
+static double relative2(const MatrixFigures *f)
+{
+    const RoundError *e = f->measured ? &f->output : &f->weight;
+    return e->sum2 > 0 ? e->error2 / e->sum2 : 0;
+}
+
+/* Codes a copy of the matrix with BITS[c]. */
+static Status try_bits(BudgetItem *item, Run *r, const LayerMatrix *m, int c,
+                       const InputStats *in)
+{
+    ArenaMark     mark = arena_mark(&r->scratch);
+    Scheme        s = *run_scheme(r, m->name);
+    LayerMatrix   copy = *m;
+    RtnCodes      codes;
+    MatrixFigures f;
+    s.bits = BITS[c];
+    ARENA_NEW(copy.w, &r->scratch, m->n * m->k);
+    memcpy(copy.w, m->w, (size_t)(m->n * m->k) * sizeof *m->w);
+    TRY(run_codes(&codes, &r->scratch, &s, m->n, m->k));
+    TRY(run_encode(&codes, &f, r, &copy, &s, in));
+    item->error[c] += relative2(&f);
+    item->bytes[c] += scheme_bits(&s, m->k) * (double)(m->n * m->k) / 8;
+    arena_rewind(&r->scratch, mark);
+    return OK;
+}
+
+static Status measure_set(BudgetItem *item, Run *r, const LayerWeights *w, Tap tap)
+{
+    ArenaMark  mark = arena_mark(&r->scratch);
+    InputStats in;
+    bool       any = false;
+    *item = (BudgetItem){0};
+    for (int kind = 0; kind < N_WEIGHTS; kind++)
+        any |= in_set(r, w, kind, tap);
+    if (any && r->calibrated)
+        TRY(run_layer_inputs(&in, r, w, tap, true));
+    for (int kind = 0; kind < N_WEIGHTS; kind++)
+        for (int c = 0; c < BUDGET_CHOICES && in_set(r, w, kind, tap); c++)
+            TRY(try_bits(item, r, &w->at[kind], c, r->calibrated ? &in : NULL));
+    arena_rewind(&r->scratch, mark);
+    return OK;
+}
+
+static Status measure_layer(BudgetItem *items, Run *r, int64_t layer)
+{
+    ArenaMark    mark = arena_mark(&r->scratch);
+    LayerWeights w;
+    TRY(run_layer_open(&w, r, layer));
+    if (r->calibrated)
+        TRY(run_layer_transform(r, &w));
+    for (int i = 0; i < N_SETS; i++)
+        TRY(measure_set(&items[i], r, &w, TAPS[i]));
+    if (r->calibrated)
+        TRY(run_layer_advance(r, &w));
+    arena_rewind(&r->scratch, mark);
+    run_step(r, "layers measured");
+    return OK;
+}
+
+/* Bytes for the matrices that will be coded. */
+static double budget_of(const Run *r)
+{
+    const ModelInfo *info = &r->layers.info;
+    double           weights = 0, others = 0;
+    for (int64_t i = 0; i < info->n_tensors; i++) {
+        const ModelTensor *t = &info->tensors[i];
+        double             n = (double)tensor_count(&t->view);
+        if (t->quantizable && run_scheme(r, t->name)->bits)
+            weights += n;
+        else
+            others += n * (double)dtype_size(r->dtype);
+    }
+    if (r->o->target_bits > 0)
+        return r->o->target_bits * weights / 8;
+    if (r->o->rotate && info->config.tied)
+        others += (double)(info->config.vocab * info->config.hidden) *
+                  (double)dtype_size(r->dtype);
+    return r->o->target_bytes - others;
+}
+
+static Status set_bits(Run *r, const int *choice)
+{
+    for (int64_t l = 0; l < r->layers.info.config.n_layers; l++) {
+        LayerWeights w;
+        layers_describe(&w, &r->layers, l);
+        for (int i = 0; i < N_SETS; i++)
+            for (int kind = 0; kind < N_WEIGHTS; kind++) {
+                if (!in_set(r, &w, kind, TAPS[i]))
+                    continue;
+                Scheme s = *run_scheme(r, w.at[kind].name);
+                s.bits = BITS[choice[l * N_SETS + i]];
+                TRY(plan_set(&r->plan, w.at[kind].name, s));
+            }
+    }
+    return OK;
+}
+
+Status run_target(Run *r)
+{
+    int64_t     L = r->layers.info.config.n_layers, n = L * N_SETS;
+    BudgetItem *items;
+    int        *choice;
+    ARENA_NEW(items, r->a, n);
+    ARENA_NEW(choice, r->a, n);
+    for (int64_t l = 0; l < L; l++)
+        TRY(measure_layer(&items[l * N_SETS], r, l));
+    TRY(budget_solve(choice, &r->scratch, items, n, budget_of(r)));
+    return set_bits(r, choice);
+}

@@ -1,0 +1,136 @@
+/* settings_table.c - every verb and every option, one row each. */
+#include "reports/cli/settings_table.h"
+
+const VerbRow settings_verbs[] = {
+    {VERB_INSPECT, "inspect", "MODEL", 1, 1,
+     "Show what a checkpoint is: architecture, heads and their pairing, lambda of each "
+     "layer,\ntensors, sizes, what would be quantized, and the memory an analysis needs.",
+     "diffquant inspect tests/pair/diff"},
+    {VERB_ANALYZE, "analyze", "MODEL", 1, 1,
+     "Run the model over a text and record its attention logits and hidden states; print "
+     "the\noutlier table and write all statistics to an HDF5 file.",
+     "diffquant analyze tests/pair/diff --text tests/pair/heldout.txt -o diff.h5"},
+    {VERB_COMPARE, "compare", "MODEL MODEL...", 2, 8,
+     "The whole study on two or more models: outliers, accuracy and perplexity over the "
+     "bits of\nthe attention logits, pictures, one HDF5 file and one page to read.",
+     "diffquant compare tests/pair/diff tests/pair/base --text tests/pair/heldout.txt \\\n"
+     "      --task tests/pair/retrieval.jsonl -o out"},
+    {VERB_QUANTIZE, "quantize", "MODEL", 1, 1,
+     "Write a checkpoint of 4, 6 or 8 bits that transformers, vLLM or llama.cpp loads, and\n"
+     "say what that did to each matrix and to the perplexity.",
+     "diffquant quantize tests/pair/diff --bits 4 --group 64 --text book.txt -o diff-w4"},
+    {VERB_REPORT, "report", "S.h5...", 1, 8,
+     "Draw the pictures and write the page again from stored statistics, without the "
+     "models.",
+     "diffquant report diff.h5 base.h5 -o page"},
+    {VERB_GENERATE, "generate", "MODEL", 1, 1,
+     "Continue a prompt with the likeliest tokens, to see that a checkpoint speaks.",
+     "diffquant generate tests/pair/diff --prompt \"The command\""},
+};
+
+#define AT(field) offsetof(Settings, field)
+enum {
+    RUN = VERB_ANALYZE | VERB_COMPARE | VERB_GENERATE,
+    MEASURE = VERB_ANALYZE | VERB_COMPARE,
+    TEXT = MEASURE | VERB_QUANTIZE,
+    WRITE = VERB_ANALYZE | VERB_COMPARE | VERB_REPORT | VERB_QUANTIZE
+};
+
+const OptionRow settings_options[] = {
+    {"bits", 'b', VERB_QUANTIZE, OPT_CHOICE, AT(bits), "4|6|8|16", 0, 0,
+     "bits of a weight (default 4; 16: floats, for --rotate and the like alone)"},
+    {"group", 0, VERB_QUANTIZE, OPT_CHOICE, AT(group), "channel|32|64|128", 0, 0,
+     "weights of a row that share a scale (default: for 8 bits and int8 the channel,\n"
+     "else the largest of 128, 64, 32 that divides all rows)"},
+    {"asym", 0, VERB_QUANTIZE, OPT_FLAG, AT(asym), NULL, 0, 0,
+     "codes from least to largest weight, with zero points, not around zero"},
+    {"method", 0, VERB_QUANTIZE, OPT_CHOICE, AT(method), "rtn|clip|gptq", 0, 0,
+     "how codes are chosen: nearest, with the range of the weights; nearest, with the range\n"
+     "of least error (default without --text); GPTQ (default with --text)"},
+    {"scheme", 0, VERB_QUANTIZE, OPT_LIST, AT(schemes), "PATTERN=SPEC", 0, 0,
+     "another scheme for matrices whose name matches, as '*down_proj*=w8:g64:gptq' or\n"
+     "'*.layers.0.*=fp'; may be given several times, the last that matches holds"},
+    {"target-bits", 0, VERB_QUANTIZE, OPT_REAL, AT(target_bits), "X", 0, 32,
+     "4, 6 or 8 bits for each matrix so that weights take X bits in the mean, scales\n"
+     "included, and the measured error is least"},
+    {"target-size", 0, VERB_QUANTIZE, OPT_TEXT, AT(size), "SIZE", 0, 0,
+     "the same for a size of all tensors: bytes, or 700M, 4.5G"},
+    {"awq", 0, VERB_QUANTIZE, OPT_FLAG, AT(awq), NULL, 0, 0,
+     "first move scale from weights to norms where that lowers the error (AWQ)"},
+    {"smooth", 0, VERB_QUANTIZE, OPT_REAL, AT(smooth), "ALPHA", 0, 1,
+     "first move outliers from activations to weights (SmoothQuant; 0.5 is usual)"},
+    {"rotate", 0, VERB_QUANTIZE, OPT_FLAG, AT(rotate), NULL, 0, 0,
+     "first turn hidden states and values by random orthogonal matrices (unties the head)"},
+    {"seed", 0, VERB_QUANTIZE, OPT_INT, AT(seed), "N", 0, INT32_MAX,
+     "of the random matrices (default 0)"},
+    {"damp", 0, VERB_QUANTIZE, OPT_REAL, AT(damp), "X", 0, 1,
+     "GPTQ's damping, as a share of the mean diagonal (default 0.01)"},
+    {"format", 0, VERB_QUANTIZE, OPT_CHOICE, AT(format), "compressed-tensors|gptq|int8|gguf",
+     0, 0,
+     "of the checkpoint (default compressed-tensors, or gguf where --out ends in .gguf);\n"
+     "int8: compressed-tensors with 8-bit activations"},
+    {"gguf-type", 0, VERB_QUANTIZE, OPT_TEXT, AT(gguf_type), "TYPE", 0, 0,
+     "Q4_K_M, Q4_K_S, Q4_0, Q4_1, Q5_K_M, Q6_K, Q8_0, F16 ... (default: as --bits says)"},
+    {"wide6", 0, VERB_QUANTIZE, OPT_FLAG, AT(wide6), NULL, 0, 0,
+     "6-bit codes in 8 bits each, for readers older than compressed-tensors 0.18"},
+    {"floats", 0, VERB_QUANTIZE, OPT_CHOICE, AT(floats), "f16|bf16|f32", 0, 0,
+     "how scales and what is not coded are stored (default: as in MODEL)"},
+    {"text", 0, TEXT, OPT_LIST, AT(texts), "FILE", 0, 0,
+     "UTF-8 text to run over; may be given several times (analyze, compare: the example\n"
+     "text by default, software documentation; quantize: calibrates on it)"},
+    {"windows", 0, VERB_QUANTIZE, OPT_INT, AT(windows), "N", 1, INT32_MAX,
+     "windows of the text to calibrate on (default 128)"},
+    {"check", 0, VERB_QUANTIZE, OPT_TEXT, AT(check), "FILE", 0, 0,
+     "text for the perplexity before and after (default: what follows the windows)"},
+    {"tokens", 0, VERB_ANALYZE, OPT_TEXT, AT(tokens), "FILE", 0, 0,
+     "token ids to run over, in decimal, instead of text"},
+    {"task", 0, VERB_COMPARE, OPT_LIST, AT(tasks), "FILE", 0, 0,
+     "questions to score, JSON lines with context and answer; may be given several times"},
+    {"out", 'o', WRITE, OPT_TEXT, AT(out), "PATH", 0, 0,
+     "where results go: a file for analyze, a folder for compare and report; for quantize\n"
+     "the checkpoint's folder, or the GGUF file"},
+    {"stats", 0, VERB_QUANTIZE, OPT_TEXT, AT(stats), "FILE", 0, 0,
+     "the report of the run as an HDF5 file as well"},
+    {"resume", 0, VERB_QUANTIZE, OPT_FLAG, AT(resume), NULL, 0, 0,
+     "go on with a run that was broken off, after its last finished layer"},
+    {"force", 'f', VERB_QUANTIZE, OPT_FLAG, AT(force), NULL, 0, 0,
+     "replace what is at --out"},
+    {"requantize", 0, VERB_QUANTIZE, OPT_FLAG, AT(requantize), NULL, 0, 0,
+     "take a MODEL that is quantized already"},
+    {"context", 0, TEXT | VERB_INSPECT, OPT_INT, AT(context), "N", 2, INT32_MAX,
+     "tokens in a window (default 512, or what the model allows if that is less;\n"
+     "more than it allows is run with a warning)"},
+    {"max-tokens", 0, TEXT, OPT_INT, AT(max_tokens), "N", 2, INT32_MAX,
+     "stop after so many tokens of text"},
+    {"bos", 0, TEXT, OPT_CHOICE, AT(bos), "auto|none", 0, 0,
+     "begin each window with the BOS token where the tokenizer does (default), or not"},
+    {"logit-bits", 0, MEASURE, OPT_SPLIT, AT(logit_bits), "LIST", 0, 0,
+     "bits of the attention logits, of 16,8,6,4; 16 leaves them as they are; analyze\n"
+     "takes one of them "
+     "(default 16; compare: all four)"},
+    {"logit-scale", 0, MEASURE, OPT_CHOICE, AT(logit_scale), "tensor|head|row", 0, 0,
+     "what shares one scale: all logits of a layer (default), a head's map, a row"},
+    {"weights", 0, MEASURE, OPT_SPLIT, AT(weights), "LIST", 0, 0,
+     "weights rounded to nearest in memory: fp, w8, w6, w4, w4:g64, w4:g128:asym ...;\n"
+     "analyze takes one of them (default fp)"},
+    {"maps-layer", 0, MEASURE, OPT_INT, AT(maps_layer), "L", 0, INT32_MAX,
+     "layer whose whole maps are kept for one passage (default: that of the largest logit)"},
+    {"color", 0, VERB_COMPARE | VERB_REPORT, OPT_CHOICE, AT(color), "auto|linear|log", 0, 0,
+     "how the heatmaps' colours follow magnitude (default: as suits each picture)"},
+    {"no-record", 0, VERB_ANALYZE, OPT_FLAG, AT(no_record), NULL, 0, 0,
+     "run without recording, to time it"},
+    {"prompt", 0, VERB_GENERATE, OPT_TEXT, AT(prompt), "TEXT", 0, 0, "text to continue"},
+    {"n-tokens", 'n', VERB_GENERATE, OPT_INT, AT(n_tokens), "N", 1, INT32_MAX,
+     "tokens to add (default 64)"},
+    {"device", 0, RUN | VERB_QUANTIZE, OPT_CHOICE, AT(device), "auto|cpu|cuda", 0, 0,
+     "where to compute (default auto: a GPU if there is one)"},
+    {"dtype", 0, RUN, OPT_CHOICE, AT(dtype), "f32|bf16", 0, 0,
+     "numbers in products (default f32, exact; bf16 is faster where the CPU has it)"},
+    {"threads", 0, RUN | VERB_QUANTIZE, OPT_INT, AT(threads), "N", 1, 4096,
+     "threads to use (default: all cores)"},
+    {"json", 0, 0, OPT_FLAG, AT(json), NULL, 0, 0, "print results as JSON"},
+    {"quiet", 'q', 0, OPT_FLAG, AT(quiet), NULL, 0, 0, "no progress, no messages"},
+    {"help", 'h', 0, OPT_FLAG, AT(help), NULL, 0, 0, "show this help"},
+};
+const int settings_n_verbs = sizeof settings_verbs / sizeof settings_verbs[0];
+const int settings_n_options = sizeof settings_options / sizeof settings_options[0];
