@@ -5,8 +5,10 @@
  *   H = gram / its mean diagonal + damp,  H^-1 = U^T U             (factor.c)
  *   column i of H: e = (w_i - w'_i) / U_ii,  w_j -= e U_ij for all j > i
  * shapes  W [N,K], gram [K,K] of its inputs
- * cost    2/3 K^3 flops in double for U, 2 N K^2 / 2 in f32 for what columns hand on,
- *         of which a block of 128 columns goes by op_product
+ * cost    2/3 K^3 flops in double for U, N K^2 in f32 for what columns hand on, from
+ *         block to block of 128 columns by op_product: on a backend whose memory is the
+ *         host's. N = K = 4096, groups of 128: 4.0 s of one core, of which U 1.5, scales
+ *         1.1, op_product 0.9
  * memory  8 K^2 bytes (H, then U in its place), 4 N K (W transposed: rows of a column lie
  *         together), 8 N K / group for scales; blocks of 128 columns
  * threads take strips of rows: rows do not know of one another
