@@ -26,6 +26,23 @@ static Status check(const Coded *m, const ExportOptions *o)
     return OK;
 }
 
+/* What loaders were seen to do with files of other writers too. */
+static Status check_all(Listing *l, Arena *a, const ExportOptions *o)
+{
+    bool six = false, asym = false;
+    for (int64_t i = 0; i < l->n_coded; i++) {
+        six |= stored_bits(&l->coded[i], o) == 6;
+        asym |= l->coded[i].scheme.asym;
+    }
+    if (six)
+        TRY(listing_note(l, a, "6-bit codes lie densely: compressed-tensors 0.18 and newer "
+                         "read them, vLLM may not; all read them in 8-bit packing"));
+    if (asym)
+        TRY(listing_note(l, a, "zero points are packed: vLLM reads them, transformers 5 with "
+                         "compressed-tensors 0.20 expects them unpacked and refuses"));
+    return OK;
+}
+
 static int parts(Part *p, const Coded *m, const ExportOptions *o)
 {
     int     bits = stored_bits(m, o);
@@ -153,6 +170,7 @@ static void config(TextBuf *b, const Listing *l, const ExportOptions *o)
 const Packing PACKING_COMPRESSED = {
     .name = "compressed-tensors",
     .check = check,
+    .check_all = check_all,
     .parts = parts,
     .fill = fill,
     .config = config,

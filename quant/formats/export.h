@@ -46,8 +46,8 @@ typedef struct Export Export;
  * here. */
 MUST_USE Status export_open(Export **out, Arena *a, const ExportOptions *o);
 
-/* What the user should know about the plan: which other tool will refuse the result.
- * NULL: nothing. */
+/* What the user should know about the plan: which other tool will refuse the result, a
+ * line each. NULL: nothing. */
 const char *export_note(const Export *e);
 /* Layers that the resumed folder holds, 0 for a new one. */
 int64_t export_layers_done(const Export *e);

@@ -50,7 +50,7 @@ static const Coded *find_module(const Listing *l, long layer, const char *inner)
 }
 
 /* One scheme, and the same matrices in every block: config.json can say no more. */
-static Status check_all(const Listing *l, Arena *a, const ExportOptions *o)
+static Status check_all(Listing *l, Arena *a, const ExportOptions *o)
 {
     char one[SCHEME_TEXT], two[SCHEME_TEXT];
     long n_layers = (long)o->source->info.config.n_layers;

@@ -19,6 +19,14 @@ static Status check(const Coded *m, const ExportOptions *o)
     return OK;
 }
 
+static Status check_all(Listing *l, Arena *a, const ExportOptions *o)
+{
+    (void)a;
+    (void)l;
+    (void)o;
+    return OK;
+}
+
 static int parts(Part *p, const Coded *m, const ExportOptions *o)
 {
     p[WEIGHT] = (Part){".weight", tensor_2d(DTYPE_I8, NULL, m->n, m->k)};
@@ -79,6 +87,7 @@ static void config(TextBuf *b, const Listing *l, const ExportOptions *o)
 const Packing PACKING_INT8 = {
     .name = "compressed-tensors int8",
     .check = check,
+    .check_all = check_all,
     .parts = parts,
     .fill = fill,
     .config = config,

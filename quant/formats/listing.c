@@ -134,18 +134,19 @@ static Status note_fused(Listing *l, Arena *a, const ExportOptions *o)
     static const char *const FUSED[][2] = {
         {".q_proj.", ".k_proj."}, {".q_proj.", ".v_proj."}, {".gate_proj.", ".up_proj."}};
     const ModelInfo *info = &o->source->info;
-    for (int64_t i = 0; i < info->n_tensors && !l->note; i++) {
+    for (int64_t i = 0; i < info->n_tensors; i++) {
         const ModelTensor *t = &info->tensors[i];
         for (size_t j = 0; j < sizeof FUSED / sizeof *FUSED && t->quantizable; j++) {
             if (!strstr(t->name, FUSED[j][0]) ||
                 are_alike(o, t->name, FUSED[j][0], FUSED[j][1]))
                 continue;
-            l->note = arena_printf(a, "%s has another scheme than its %.*s: transformers loads "
-                                   "that, vLLM does not (it joins q, k, v and gate, up)",
-                                   t->name, (int)strlen(FUSED[j][1]) - 2, FUSED[j][1] + 1);
-            if (!l->note)
+            const char *note = arena_printf(
+                a, "%s has another scheme than its %.*s: transformers loads that, vLLM does "
+                "not (it joins q, k, v and gate, up)", t->name, (int)strlen(FUSED[j][1]) - 2,
+                FUSED[j][1] + 1);
+            if (!note)
                 FAIL(ERR_MEMORY, "out of memory: a note");
-            break;
+            return listing_note(l, a, note);  // the first says it
         }
     }
     return OK;
@@ -191,8 +192,7 @@ Status listing_make(Listing *l, Arena *a, const ExportOptions *o)
         FAIL(ERR_USAGE, "%s: the plan leaves every matrix as it is, expected a scheme such as "
              "w4:g64", o->path);
     qsort(l->coded, (size_t)l->n_coded, sizeof *l->coded, by_name);
-    if (p->check_all)
-        TRY(p->check_all(l, a, o));
+    TRY(p->check_all(l, a, o));
     return note_fused(l, a, o);
 }
 
@@ -203,6 +203,14 @@ const Coded *listing_find(const Listing *l, const char *name)
 }
 
 /* --- for the formats --- */
+
+Status listing_note(Listing *l, Arena *a, const char *line)
+{
+    l->note = l->note ? arena_printf(a, "%s\n%s", l->note, line) : line;
+    if (!l->note)
+        FAIL(ERR_MEMORY, "out of memory: a note");
+    return OK;
+}
 
 void listing_names(TextBuf *b, const char *const *names, int64_t n, int indent)
 {

@@ -23,7 +23,7 @@ typedef struct {
     int64_t      n_linear;   // quantizable matrices, coded or not
     int64_t      n_ignored;
     const char **ignored;    // [n_ignored] linear modules that stay floats
-    const char  *note;       // for the user, or NULL
+    const char  *note;       // for the user, a line each; or NULL
 } Listing;
 
 /* ERR_USAGE, ERR_UNSUPPORTED, ERR_SHAPE as export_open. */
@@ -44,8 +44,8 @@ typedef struct {
     const char *name;  // for messages
     /* Can it hold this matrix? ERR_UNSUPPORTED says what to use. */
     Status (*check)(const Coded *m, const ExportOptions *o);
-    /* And all together, a being for scratch? NULL: it always can. */
-    Status (*check_all)(const Listing *l, Arena *a, const ExportOptions *o);
+    /* And all together? Adds notes. */
+    Status (*check_all)(Listing *l, Arena *a, const ExportOptions *o);
     /* Fills parts; how many there are. */
     int (*parts)(Part *parts, const Coded *m, const ExportOptions *o);
     /* Bytes of one part into out. ERR_MEMORY. */
@@ -61,6 +61,8 @@ typedef struct {
 extern const Packing PACKING_COMPRESSED, PACKING_INT8, PACKING_GPTQ;
 const Packing *packing_of(ExportFormat f);
 
+/* Adds a line to l->note. ERR_MEMORY. */
+MUST_USE Status listing_note(Listing *l, Arena *a, const char *line);
 /* config.json's lists of names: "[\n      \"a\",\n ... ]" with `indent` spaces before
  * the closing bracket. */
 void listing_names(TextBuf *b, const char *const *names, int64_t n, int indent);
