@@ -1,10 +1,51 @@
-/* kquant_search.c - searches of the block formats: try scales, refit by least squares. */
+/* kquant_search.c - searches of the block formats: try scales, refit by least squares.
+ * Lanes that do not take part (all alike, all zero) compute what they like, NaN too, and
+ * are set right at the end. */
 #include "quant/methods/kquant_search.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <string.h>
 
+typedef int32_t Masks __attribute__((vector_size(4 * KQUANT_LANES)));
+
+/* a where the mask is set, b elsewhere. */
+#define PICK(mask, a, b) ((Lanes)(((Masks)(a) & (mask)) | ((Masks)(b) & ~(mask))))
+
 static const float NEARLY_ZERO = 1e-15f;
+
+static inline Lanes all(float x)
+{
+    return (Lanes){x, x, x, x};
+}
+
+/* NaN becomes lo. */
+static inline Lanes clamp(Lanes x, Lanes lo, Lanes hi)
+{
+    x = PICK(x > lo, x, lo);
+    return PICK(x < hi, x, hi);
+}
+
+static inline Lanes magnitude(Lanes x)
+{
+    return (Lanes)((Masks)x & 0x7fffffff);
+}
+
+void kquant_gather(Lanes *out, const float *x, int groups, int n)
+{
+    for (int i = 0; i < n; i++)
+        for (int g = 0; g < KQUANT_LANES; g++)
+            out[i][g] = g < groups ? x[g * n + i] : 0;
+}
+
+void kquant_scatter(uint8_t *q, const Lanes *codes, int groups, int n)
+{
+    for (int i = 0; i < n; i++)
+        for (int g = 0; g < groups; g++)
+            q[g * n + i] = (uint8_t)codes[i][g];
+}
+
+/* --- signed --- */
 
 float kquant_extreme(const float *x, int64_t n)
 {
@@ -17,149 +58,169 @@ float kquant_extreme(const float *x, int64_t n)
     return extreme;
 }
 
-/* --- signed --- */
-
-/* Sums that give the best scale for fixed codes: scale = wxl / wll. */
-typedef struct {
-    float wxl, wll;
-} Fit;
-
-static Fit signed_fit(const float *x, const float *w, int n, int top, float inverse)
+static Lanes extremes(const Lanes *x, int n)
 {
-    Fit f = {0};
-    for (int i = 0; i < n; i++) {
-        float l = (float)kquant_clamp(kquant_nearest(inverse * x[i]), -top, top - 1);
-        f.wxl += w[i] * x[i] * l;
-        f.wll += w[i] * l * l;
-    }
-    return f;
+    Lanes extreme = {0};
+    for (int i = 0; i < n; i++)
+        extreme = PICK(magnitude(x[i]) > magnitude(extreme), x[i], extreme);
+    return extreme;
 }
 
-float kquant_signed(uint8_t *q, const float *x, const float *w, int n, int top)
+/* Sums that give the best scale for the codes of inverse: scale = wxl / wll. */
+static inline void signed_fit(Lanes *wxl, Lanes *wll, const Lanes *x, const Lanes *w, int n,
+                              int top, Lanes inverse)
 {
-    float extreme = kquant_extreme(x, n);
-    if (fabsf(extreme) < NEARLY_ZERO) {
-        memset(q, 0, (size_t)n);
-        return 0;
+    const Lanes lo = all((float)-top), hi = all((float)(top - 1));
+    Lanes       xl = {0}, ll = {0};
+    for (int i = 0; i < n; i++) {
+        Lanes l = clamp(KQUANT_NEAREST(inverse * x[i]), lo, hi);
+        xl += w[i] * x[i] * l;
+        ll += w[i] * l * l;
     }
-    float inverse = (float)-top / extreme;
-    Fit   f = signed_fit(x, w, n, top, inverse);
-    float scale = f.wll > 0 ? f.wxl / f.wll : 0, best = scale * f.wxl;
+    *wxl = xl;
+    *wll = ll;
+}
+
+void kquant_signed(Lanes *q, Lanes *scale, const Lanes *x, const Lanes *w, int n, int top)
+{
+    const Lanes zero = {0}, half = all((float)top);
+    const Lanes extreme = extremes(x, n);
+    Lanes       inverse = -half / extreme, wxl, wll;
+    signed_fit(&wxl, &wll, x, w, n, top, inverse);
+    Lanes fitted = PICK(wll == zero, zero, wxl / wll);  // NaN where the sums overflow
+    Lanes best = fitted * wxl;
     for (int k = -9; k <= 9; k++) {
+        Lanes other = all(-((float)top + 0.1f * (float)k)) / extreme;
         if (k == 0)
             continue;
-        float other = -((float)top + 0.1f * (float)k) / extreme;
-        f = signed_fit(x, w, n, top, other);
-        if (f.wll > 0 && f.wxl * f.wxl > best * f.wll) {
-            inverse = other;
-            scale = f.wxl / f.wll;
-            best = scale * f.wxl;
-        }
+        signed_fit(&wxl, &wll, x, w, n, top, other);
+        Masks better = (wll > zero) & (wxl * wxl > best * wll);
+        inverse = PICK(better, other, inverse);
+        fitted = PICK(better, wxl / wll, fitted);
+        best = PICK(better, fitted * wxl, best);
     }
-    for (int i = 0; i < n; i++)
-        q[i] = (uint8_t)(top + kquant_clamp(kquant_nearest(inverse * x[i]), -top, top - 1));
-    return scale;
+    const Masks empty = magnitude(extreme) < all(NEARLY_ZERO);
+    *scale = PICK(empty, zero, fitted);
+    for (int i = 0; i < n; i++) {
+        Lanes l = clamp(KQUANT_NEAREST(inverse * x[i]), -half, half - 1.0f);
+        q[i] = PICK(empty, zero, l + half);
+    }
 }
 
 /* --- range --- */
 
-/* Codes for a given inverse scale and minimum. */
-static void range_codes(uint8_t *q, const float *x, int n, int top, float inverse, float min)
+/* What a group's codes, scale and minimum are judged by; sw, swx: sums of w and w x. */
+typedef struct {
+    const Lanes *x, *w;
+    int          n;
+    Lanes        top, lo, hi, sw, swx;
+} Range;
+
+/* lo is no more than 0: zeros should stay near zero. */
+static void range_open(Range *r)
 {
-    for (int i = 0; i < n; i++)
-        q[i] = (uint8_t)kquant_clamp(kquant_nearest(inverse * (x[i] - min)), 0, top);
+    const Lanes *x = r->x, *w = r->w;
+    r->lo = r->hi = x[0];
+    r->sw = w[0];
+    r->swx = w[0] * x[0];
+    for (int i = 1; i < r->n; i++) {
+        r->lo = PICK(x[i] < r->lo, x[i], r->lo);
+        r->hi = PICK(x[i] > r->hi, x[i], r->hi);
+        r->sw += w[i];
+        r->swx += w[i] * x[i];
+    }
+    r->lo = PICK(r->lo > all(0), all(0), r->lo);
 }
 
-static float range_error(const uint8_t *q, const float *x, const float *w, int n, float scale,
-                         float min)
+/* Codes for a given inverse scale and minimum. */
+static inline void range_codes(Lanes *q, const Range *r, Lanes inverse, Lanes lo)
 {
-    float error = 0;
-    for (int i = 0; i < n; i++) {
-        float d = scale * (float)q[i] + min - x[i];
-        error += w[i] * (d * d);
+    for (int i = 0; i < r->n; i++)
+        q[i] = clamp(KQUANT_NEAREST(inverse * (r->x[i] - lo)), all(0), r->top);
+}
+
+static inline Lanes range_error(const Range *r, const Lanes *q, Lanes scale, Lanes lo)
+{
+    Lanes error = {0};
+    for (int i = 0; i < r->n; i++) {
+        Lanes d = scale * q[i] + lo - r->x[i];
+        error += r->w[i] * (d * d);
     }
     return error;
 }
 
-/* Scale and minimum (<= 0) of least error for these codes. False where they do not
- * determine both. sw, swx: sums of w and w x. */
-static bool range_refit(float *scale, float *min, const uint8_t *q, const float *x,
-                        const float *w, int n, float sw, float swx)
+/* Scale and minimum (<= 0) of least error for these codes; where they do not determine
+ * both, the mask is not set. */
+static inline Masks range_refit(Lanes *scale, Lanes *lo, const Range *r, const Lanes *q)
 {
-    float l1 = 0, l2 = 0, xl = 0;
-    for (int i = 0; i < n; i++) {
-        float l = q[i];
-        l1 += w[i] * l;
-        l2 += w[i] * l * l;
-        xl += w[i] * l * x[i];
+    const Lanes zero = {0};
+    Lanes       l1 = zero, l2 = zero, xl = zero;
+    for (int i = 0; i < r->n; i++) {
+        Lanes wl = r->w[i] * q[i];
+        l1 += wl;
+        l2 += wl * q[i];
+        xl += wl * r->x[i];
     }
-    float D = sw * l2 - l1 * l1;
-    if (!(D > 0))
-        return false;
-    *scale = (sw * xl - swx * l1) / D;
-    *min = (l2 * swx - l1 * xl) / D;
-    if (*min > 0) {
-        *min = 0;
-        *scale = xl / l2;
-    }
-    return true;
+    Lanes D = r->sw * l2 - l1 * l1;
+    *scale = (r->sw * xl - r->swx * l1) / D;
+    *lo = (l2 * r->swx - l1 * xl) / D;
+    Masks above = *lo > zero;
+    *lo = PICK(above, zero, *lo);
+    *scale = PICK(above, xl / l2, *scale);
+    return D > zero;
 }
 
-float kquant_range(uint8_t *q, float *min, const float *x, const float *w, int n, int top,
-                   KquantSteps steps)
+void kquant_range(Lanes *q, Lanes *scale, Lanes *min, const Lanes *x, const Lanes *w, int n,
+                  int top, KquantSteps steps)
 {
-    float lo = x[0], hi = x[0], sw = w[0], swx = w[0] * x[0];
-    for (int i = 1; i < n; i++) {
-        lo = x[i] < lo ? x[i] : lo;
-        hi = x[i] > hi ? x[i] : hi;
-        sw += w[i];
-        swx += w[i] * x[i];
-    }
-    lo = lo > 0 ? 0 : lo;
-    if (!(hi > lo)) {
-        memset(q, 0, (size_t)n);
-        *min = -lo;
-        return 0;
-    }
-    float inverse = (float)top / (hi - lo), scale = 1 / inverse;
-    range_codes(q, x, n, top, inverse, lo);
-    float best = range_error(q, x, w, n, scale, lo);
+    Range r = {.x = x, .w = w, .n = n, .top = all((float)top)};
+    Lanes tried[KQUANT_MOST];
+    range_open(&r);
+    const Masks flat = ~(r.hi > r.lo);
+    Lanes       lo = r.lo, inverse = r.top / (r.hi - lo), fitted = all(1) / inverse;
+    Lanes       used_inverse = inverse, used_lo = lo;  // that the best codes came from
+    range_codes(tried, &r, inverse, lo);
+    Lanes best = range_error(&r, tried, fitted, lo);
     for (int k = 0; k <= steps.n_steps; k++) {
-        uint8_t tried[KQUANT_MOST];
-        float   scale_k, lo_k;
+        Lanes scale_k, lo_k;
         /* lo is the best minimum so far, no longer that of x */
-        inverse = (steps.first + steps.step * (float)k + (float)top) / (hi - lo);
-        range_codes(tried, x, n, top, inverse, lo);
-        if (!range_refit(&scale_k, &lo_k, tried, x, w, n, sw, swx))
-            continue;
-        float error = range_error(tried, x, w, n, scale_k, lo_k);
-        if (error < best) {
-            memcpy(q, tried, (size_t)n);
-            best = error;
-            scale = scale_k;
-            lo = lo_k;
-        }
+        inverse = all(steps.first + steps.step * (float)k + (float)top) / (r.hi - lo);
+        range_codes(tried, &r, inverse, lo);
+        Masks better = range_refit(&scale_k, &lo_k, &r, tried);
+        Lanes error = range_error(&r, tried, scale_k, lo_k);
+        better &= error < best;
+        used_inverse = PICK(better, inverse, used_inverse);
+        used_lo = PICK(better, lo, used_lo);
+        best = PICK(better, error, best);
+        fitted = PICK(better, scale_k, fitted);
+        lo = PICK(better, lo_k, lo);
     }
-    *min = -lo;
-    return scale;
+    range_codes(q, &r, used_inverse, used_lo);  // 0 where all are alike: infinity times 0
+    *scale = PICK(flat, all(0), fitted);
+    *min = -PICK(flat, r.lo, lo);
 }
 
 /* --- positive --- */
 
-static int positive_code(float x, int top)
+static float positive_code(float x, int top)
 {
-    return kquant_clamp(kquant_nearest(x), 0, top);
+    return kquant_clamp(KQUANT_NEAREST(x), 0, (float)top);
 }
 
 static float positive_error(const float *x, const float *w, int n, int top, float inverse)
 {
     float error = 0, scale = 1 / inverse;
     for (int i = 0; i < n; i++) {
-        float d = x[i] - scale * (float)positive_code(inverse * x[i], top);
+        float d = x[i] - scale * positive_code(inverse * x[i], top);
         error += w[i] * d * d;
     }
     return error;
 }
+
+/* Sums that give the best scale for fixed codes: scale = wxl / wll. */
+typedef struct {
+    float wxl, wll;
+} Fit;
 
 /* Gives each code in turn the value that is best with the others as they are. False
  * when none changed. */
@@ -171,14 +232,13 @@ static bool positive_sweep(uint8_t *q, Fit *f, const float *x, const float *w, i
         Fit   rest = {f->wxl - w[i] * x[i] * l, f->wll - w[i] * l * l};
         if (!(rest.wxl > 0 && rest.wll > 0))
             continue;
-        int   code = positive_code(x[i] * rest.wll / rest.wxl, top);
-        float c = (float)code;
-        if (code == q[i])
+        float c = positive_code(x[i] * rest.wll / rest.wxl, top);
+        if (c == l)
             continue;
         rest.wxl += w[i] * x[i] * c;
         rest.wll += w[i] * c * c;
         if (rest.wxl * rest.wxl * f->wll > f->wxl * f->wxl * rest.wll) {
-            q[i] = (uint8_t)code;
+            q[i] = (uint8_t)c;
             *f = rest;
             changed = true;
         }
@@ -207,7 +267,7 @@ float kquant_positive(uint8_t *q, const float *x, const float *w, int n, int top
     }
     Fit f = {0};
     for (int i = 0; i < n; i++) {
-        float l = (float)positive_code(inverse * x[i], top);
+        float l = positive_code(inverse * x[i], top);
         q[i] = (uint8_t)l;
         f.wxl += w[i] * x[i] * l;
         f.wll += w[i] * l * l;

@@ -90,6 +90,42 @@ TEST(bytes_are_those_of_ggml)
     }
 }
 
+/* Blocks are searched a few at a time: one by one they are the same. Rows of whole
+ * blocks of the same numbers have the same mean of squares, which the small types use. */
+TEST(blocks_do_not_see_their_neighbours)
+{
+    fill();
+    for (BlockType t = 0; t < N_BLOCKS; t++)
+        for (int n = 1; n * block_info(t)->items <= K; n++) {
+            int     items = block_info(t)->items;
+            size_t  bytes = (size_t)block_info(t)->bytes;
+            uint8_t one[256];
+            for (int i = 0; i < n * items; i++) {
+                back[i] = x[i % items];
+                h[i] = 1 + (float)(i % items);
+            }
+            for (int with = 0; with < 2; with++) {
+                kquant_encode(one, t, back, with ? h : NULL, items);
+                blocks[n * (int)bytes] = 0xa5;
+                kquant_encode(blocks, t, back, with ? h : NULL, n * items);
+                for (int b = 0; b < n; b++)
+                    T_OK(memcmp(blocks + (size_t)b * bytes, one, bytes) == 0);
+                T_OK(blocks[n * (int)bytes] == 0xa5);
+            }
+        }
+}
+
+TEST(q8_halves_go_away_from_zero)
+{
+    static const int WANT[8] = {127, 1, -1, 2, -2, 3, 0, 0};
+    float            w[32] = {127, 0.5f, -0.5f, 1.5f, -1.5f, 2.5f, 0.49999997f, -0.49999997f};
+    BlockQ8_0        b;
+    kquant_encode(&b, BLOCK_Q8_0, w, NULL, 32);
+    T_OK(b.d == 0x3c00);
+    for (int i = 0; i < 8; i++)
+        T_NEAR(b.q[i], WANT[i], 0);
+}
+
 static double error_of(BlockType t, const float *importance)
 {
     double sum = 0;
@@ -168,6 +204,7 @@ TEST(zeros_and_dead_inputs)
 TEST(tiny_numbers_become_zeros)
 {
     static const float SIZES[] = {1e-10f, 1e-20f, 1e-38f, 1e-41f, 1.4e-45f};
+    fill();  // h
     for (BlockType t = 0; t < N_BLOCKS; t++)
         for (int s = 0; s < 5; s++) {
             for (int i = 0; i < MOST; i++)
@@ -177,6 +214,27 @@ TEST(tiny_numbers_become_zeros)
                 block_decode(back, t, blocks, MOST);
                 for (int i = 0; i < MOST; i++)
                     T_NEAR(back[i], 0, 1e-6);
+            }
+        }
+}
+
+/* Finite, but beyond f16, or with a range beyond f32: no number comes back as if nothing
+ * was, and nothing undefined happens on the way. */
+TEST(too_large_numbers_are_not_finite)
+{
+    static const float SIZES[] = {1e10f, 1e20f, 3e38f};
+    fill();  // h
+    for (BlockType t = 0; t < N_BLOCKS; t++)
+        for (int s = 0; s < 3; s++) {
+            for (int i = 0; i < MOST; i++)
+                x[i] = SIZES[s] * ((float)(i % 7 - 3) / 3);
+            for (int with = 0; with < 2; with++) {
+                double error2 = 0;
+                encode(t, with ? h : NULL);
+                block_decode(back, t, blocks, MOST);
+                for (int i = 0; i < MOST; i++)
+                    error2 += pow((double)x[i] - back[i], 2);
+                T_OK(!isfinite(error2));
             }
         }
 }
