@@ -10,6 +10,12 @@
 enum { STEPS = 20 };
 static const double LEAST = 1e-4;
 
+/* Rows of a matrix that a try rounds: its products take rows * K^2. */
+static int64_t tried_rows(int64_t n, int64_t K)
+{
+    return i64_min(n, i64_min(AWQ_ROWS, i64_max(AWQ_ROWS * 2048 / K, 64)));
+}
+
 /* What reads one input, and what the tries need. */
 typedef struct {
     LayerMatrix      *m[N_WEIGHTS];
@@ -136,12 +142,14 @@ static Status add_error(double *sum, const Search *q, int i, const float *s, int
     return OK;
 }
 
-static Status measure(double *out, const Search *q, const float *s, int64_t most_rows)
+/* From all rows, or those of a try. */
+static Status measure(double *out, const Search *q, const float *s, bool all)
 {
     *out = 0;
     for (int i = 0; i < q->n; i++) {
         ArenaMark mark = arena_mark(q->scratch);
-        TRY(add_error(out, q, i, s, i64_min(q->m[i]->n, most_rows)));
+        int64_t   n = q->m[i]->n;
+        TRY(add_error(out, q, i, s, all ? n : tried_rows(n, q->k)));
         arena_rewind(q->scratch, mark);
     }
     return OK;
@@ -154,10 +162,10 @@ static void set_ones(float *s, int64_t n)
 }
 
 /* A scale that storage cannot hold makes a try fail, not the run. */
-static Status try_scales(double *out, const Search *q, const float *s, int64_t most_rows)
+static Status try_scales(double *out, const Search *q, const float *s, bool all)
 {
     ArenaMark mark = arena_mark(q->scratch);
-    Status    status = measure(out, q, s, most_rows);
+    Status    status = measure(out, q, s, all);
     if (status == ERR_RANGE) {
         arena_rewind(q->scratch, mark);
         *out = INFINITY;
@@ -171,8 +179,8 @@ static Status confirm(Search *q, double *ratio)
 {
     double plain, scaled;
     set_ones(q->s, q->k);
-    TRY(measure(&plain, q, q->s, INT64_MAX));
-    TRY(try_scales(&scaled, q, q->best, INT64_MAX));
+    TRY(measure(&plain, q, q->s, true));
+    TRY(try_scales(&scaled, q, q->best, true));
     if (!(scaled < plain))
         *ratio = 0;
     return OK;
@@ -186,13 +194,13 @@ static Status search(Search *q, double *ratio)
     *ratio = 0;
     TRY(search_open(q));
     for (int i = 0; i < q->n; i++)
-        sampled = sampled || q->m[i]->n > AWQ_ROWS;
+        sampled = sampled || q->m[i]->n > tried_rows(q->m[i]->n, q->k);
     set_ones(q->s, q->k);
-    TRY(measure(&least, q, q->s, AWQ_ROWS));
+    TRY(measure(&least, q, q->s, false));
     for (int i = 2; i < 2 * STEPS; i++) {
         double r = (double)(i / 2) / STEPS;
         make_scales(q, r, i % 2);
-        TRY(try_scales(&error, q, q->s, AWQ_ROWS));
+        TRY(try_scales(&error, q, q->s, false));
         if (!(error < least))
             continue;
         float *was = q->best;

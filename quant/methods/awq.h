@@ -7,8 +7,8 @@
  * group's largest. The least error of the outputs over all rows of the text wins: sum
  * over the matrices that read the input of ||x (w - w')^T||^2, where w' is rounded as
  * the scheme says (GPTQ: by the range of least error, which is what it starts from).
- * For matrices of many rows the tries look at AWQ_ROWS of them, evenly spread; the
- * winner must beat no scaling on all. So no call makes the error larger.
+ * The tries look at AWQ_ROWS rows of a matrix, or fewer where rows are long, evenly
+ * spread; the winner must beat no scaling on all rows. So no call makes the error larger.
  *
  * Each call: in is of the matrices that read, with gram, and becomes that of the new
  * inputs; *ratio is r, or 0 where nothing was changed; scheme [N_WEIGHTS] as by
@@ -21,7 +21,7 @@
 #include "quant/plan.h"
 #include "analysis/calibrate.h"
 
-enum { AWQ_ROWS = 1024 };
+enum { AWQ_ROWS = 512 };
 
 /* Norm 0 with q, k, v; norm 1 with gate, up. */
 MUST_USE Status awq_norm(LayerWeights *w, int norm, InputStats *in, const Scheme *scheme,
