@@ -17,9 +17,9 @@
 #ifndef DQ_AWQ_H
 #define DQ_AWQ_H
 
+#include "analysis/calibrate.h"
 #include "quant/methods/valuemap.h"
 #include "quant/plan.h"
-#include "analysis/calibrate.h"
 
 enum { AWQ_ROWS = 512 };
 
