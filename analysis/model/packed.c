@@ -14,7 +14,8 @@
 enum {
     ROWS = PACKED_TILE,
     COLS = 960,  // a multiple of 480: of 32 codes and of 32/b codes, b = 1 to 8
-    WORD = 32
+    WORD = 32,
+    FEW_GROUPS = 256  // scales of a row that are looked up once a tile
 };
 
 /* --- single numbers; nothing in the file need be aligned --- */
@@ -154,6 +155,22 @@ static void decode_run(float *out, const Packed *p, int64_t n, int64_t col, int6
     }
 }
 
+/* The same where neighbours are of different groups. */
+static void decode_indexed(float *out, const Packed *p, int64_t n, int64_t col, int64_t cols,
+                           const int8_t *codes)
+{
+    float scale[FEW_GROUPS];
+    int   zero[FEW_GROUPS];
+    for (int64_t g = 0; g < p->n_groups; g++) {
+        scale[g] = scale_of(p, n, g);
+        zero[g] = zero_of(p, n, g);
+    }
+    for (int64_t i = 0; i < cols; i++) {
+        int64_t g = group_of(p, col + i);
+        out[i] = scale[g] * (float)(codes[i] - zero[g]);
+    }
+}
+
 /* --- rows of blocks, and of numbers whose order is GGUF's --- */
 
 static bool has_rows(const Packed *p)
@@ -184,6 +201,7 @@ static void decode_row(float *out, const Packed *p, int64_t n)
 
 void packed_rows(float *out, const Packed *p, int64_t first, int64_t n)
 {
+    bool indexed = p->index && p->n_groups <= FEW_GROUPS;
     Tile t;
     if (has_rows(p)) {
         for (int64_t r = 0; r < n; r++)
@@ -196,8 +214,9 @@ void packed_rows(float *out, const Packed *p, int64_t first, int64_t n)
             t.cols = i64_min(COLS, p->k - t.col);
             tile_read(&t, p);
             for (int64_t r = 0; r < t.rows; r++)
-                decode_run(out + (t.row - first + r) * p->k + t.col, p, t.row + r, t.col,
-                           t.cols, t.codes + r * t.cols);
+                (indexed ? decode_indexed : decode_run)(
+                    out + (t.row - first + r) * p->k + t.col, p, t.row + r, t.col, t.cols,
+                    t.codes + r * t.cols);
         }
     }
 }

@@ -41,9 +41,10 @@ static void print_shape(const ModelInfo *info)
     printf("  rope        %s, theta %g, %lld of %lld dims\n", ROPES[c->rope.kind],
            c->rope.theta, (long long)c->rope.dims, (long long)c->head_dim);
     printf("  context     %lld\n", (long long)c->max_positions);
-    printf("  parameters  %s, %s as %s in %lld file%s\n",
-           textbuf_count(count, info->n_params), size_text(size, info->n_bytes),
-           dtype_name(info->stored), (long long)info->n_files, info->n_files > 1 ? "s" : "");
+    printf("  parameters  %s, %s%s%s in %lld file%s\n", textbuf_count(count, info->n_params),
+           size_text(size, info->n_bytes), info->quantization ? "" : " as ",
+           info->quantization ? "" : dtype_name(info->stored), (long long)info->n_files,
+           info->n_files > 1 ? "s" : "");
     if (info->quantization)
         printf("  quantized   %s\n", info->quantization);
     printf("  quantizable %s, %.1f %% of them\n", textbuf_count(count, info->n_quantizable),

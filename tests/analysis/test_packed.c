@@ -156,6 +156,28 @@ TEST(packed_rows_from_anywhere)
     }
 }
 
+/* More groups than are looked up at once, in an order of their own. */
+TEST(packed_rows_of_many_groups)
+{
+    enum { N = 3, K = 300 };
+    int8_t  codes[N * K];
+    float   scales[N * K], out[N * K];
+    int32_t index[K];
+    for (int i = 0; i < N * K; i++) {
+        codes[i] = (int8_t)(i % 255 - 127);
+        scales[i] = 0.5f + (float)i;
+    }
+    for (int k = 0; k < K; k++)
+        index[k] = (7 * k + 1) % K;
+    ModelTensor s = {.view = tensor_2d(DTYPE_F32, scales, N, K)};
+    ModelTensor g = {.view = tensor_1d(DTYPE_I32, index, K)};
+    Packed p = {.kind = PACKED_BYTES, .n = N, .k = K, .data = codes, .bits = 8, .group = 1,
+                .n_groups = K, .scales = &s, .index = &g};
+    packed_rows(out, &p, 0, N);
+    for (int i = 0; i < N * K; i++)
+        T_NEAR(out[i], scales[i / K * K + index[i % K]] * (float)codes[i], 0.0);
+}
+
 /* --- codes --- */
 
 /* Largest difference of codes and numbers, over the largest number. */
