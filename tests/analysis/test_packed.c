@@ -246,6 +246,35 @@ TEST(packed_groups_that_products_do_not_take)
     loose_close(&l);
 }
 
+static Status edited_open(Loose *l, const char *name, const char *from, const char *to)
+{
+    PackedEdit edit = {KEEP_ALL, 0, 0, from, to};
+    ref_packed_write(ref_path("edited"), name, &edit);
+    return loose_open(l, ref_path("edited"));
+}
+
+/* A group larger than a row is the row. */
+TEST(packed_gptq_of_short_rows)
+{
+    Loose l;
+    T_STATUS_OK(edited_open(&l, "gptq_4_row", "\"group_size\": -1", "\"group_size\": 128"));
+    const Packed *p = loose_find(&l, "m.x.weight")->packed;
+    T_OK(p->group == 64 && p->n_groups == 1 && packed_has_codes(p));
+    loose_close(&l);
+}
+
+/* gptqmodel's "dynamic" gives some modules other bits and groups: shapes tell which. */
+TEST(packed_gptq_with_exceptions)
+{
+    Loose l;
+    T_STATUS_OK(edited_open(&l, "gptq_8_order", "\"bits\": 8,\n  \"group_size\": 16",
+                            "\"bits\": 4, \"dynamic\": {\"+:m\": {\"bits\": 8}}, "
+                            "\"group_size\": 128"));
+    const Packed *p = loose_find(&l, "m.x.weight")->packed;
+    T_OK(p->bits == 8 && p->group == 16 && p->k == 96 && p->index);
+    loose_close(&l);
+}
+
 /* --- what inspect says --- */
 
 TEST(packed_formats_in_words)
