@@ -115,16 +115,21 @@ static const char *settings_line(Run *r)
     return textbuf_status(&b) == OK ? b.at : NULL;
 }
 
-static Status open_export(Run *r, ExportFormat format)
+ExportOptions run_export_options(const Run *r)
 {
     const QuantizeOptions *o = r->o;
-    const ModelInfo       *info = &r->layers.info;
-    ExportOptions          e = {
-        .path = o->out, .format = format, .wide6 = o->wide6, .source = &r->layers,
-        .plan = &r->plan, .dtype = r->dtype, .untie = o->rotate && info->config.tied,
+    return (ExportOptions){
+        .path = o->out, .format = r->format, .wide6 = o->wide6, .source = &r->layers,
+        .plan = &r->plan, .dtype = r->dtype, .untie = o->rotate && r->layers.info.config.tied,
         .act_order = o->scheme.method == METHOD_GPTQ, .damp = o->damp > 0 ? o->damp : 0.01,
-        .resume = o->resume, .overwrite = o->overwrite, .settings = settings_line(r),
+        .resume = o->resume, .overwrite = o->overwrite,
     };
+}
+
+static Status open_export(Run *r)
+{
+    ExportOptions e = run_export_options(r);
+    e.settings = settings_line(r);
     if (!e.settings)
         FAIL(ERR_MEMORY, "out of memory for the settings of a run");
     TRY(export_open(&r->export, r->a, &e));
@@ -150,8 +155,7 @@ static Status take_up(Run *r)
 
 static Status write_folder(Run *r, size_t *bytes)
 {
-    ExportFormat format;
-    TRY(format_of(&format, r->o->format));
+    TRY(format_of(&r->format, r->o->format));
     int64_t L = r->layers.info.config.n_layers;
     bool    target = r->o->target_bits > 0 || r->o->target_bytes > 0;
     r->total = target ? 2 * L : L;
@@ -160,7 +164,7 @@ static Status write_folder(Run *r, size_t *bytes)
         if (r->calibrated)
             TRY(calibration_start(r));
     }
-    TRY(open_export(r, format));
+    TRY(open_export(r));
     TRY(take_up(r));
     for (int64_t l = export_layers_done(r->export); l < L; l++)
         TRY(run_layer(r, l));
@@ -175,15 +179,18 @@ static Status fill_row(QuantizeRow *row, const Run *r, const LayerMatrix *m,
 {
     const Scheme *s = run_scheme(r, m->name);
     char          text[SCHEME_TEXT];
-    Scheme        shown = *s;
+    Scheme        shown = *s, stored = *s;
+    bool          wide = r->o->wide6 && s->bits == 6;
     shown.scale = DTYPE_F16;  // all have the checkpoint's: no need to say it in each row
+    stored.bits = wide ? 8 : s->bits;
     *row = (QuantizeRow){
         .name = m->name, .n = m->n, .k = m->k, .damp = f->damp, .n_dead = f->n_dead,
-        .bits = s->bits ? scheme_bits(s, m->k) : 8.0 * (double)dtype_size(r->dtype),
+        .bits = s->bits ? scheme_bits(&stored, m->k) : 8.0 * (double)dtype_size(r->dtype),
         .weight_error = round_error(&f->weight),
         .output_error = f->measured ? round_error(&f->output) : NAN,
     };
-    row->format = s->bits ? arena_printf(r->a, "%s", scheme_text(&shown, text))
+    row->format = s->bits ? arena_printf(r->a, "%s%s", scheme_text(&shown, text),
+                                         wide ? " in 8" : "")
                           : dtype_name(r->dtype);
     return row->format ? OK : STATUS(ERR_MEMORY, "out of memory for the result");
 }

@@ -144,6 +144,17 @@ Status export_open(Export **out, Arena *a, const ExportOptions *o)
     return s;
 }
 
+size_t export_matrix_bytes(const ExportOptions *o, const Scheme *s, int64_t n, int64_t k)
+{
+    Part   parts[PACKING_PARTS];
+    Coded  m = {.name = "", .module = "", .scheme = *s, .n = n, .k = k};
+    int    n_parts = packing_of(o->format)->parts(parts, &m, o);
+    size_t bytes = 0;
+    for (int i = 0; i < n_parts; i++)
+        bytes += tensor_bytes(&parts[i].view);
+    return bytes;
+}
+
 const char *export_note(const Export *e)
 {
     return e->listing.note;
@@ -333,12 +344,14 @@ static Status write_config(Export *e)
     TextBuf              quantized, text;
     textbuf_init(&quantized, &e->scratch);
     textbuf_init(&text, &e->scratch);
-    e->packing->config(&quantized, &e->listing, o);
+    bool coded = e->listing.n_coded > 0;   // else a checkpoint of floats like any other
+    if (coded)
+        e->packing->config(&quantized, &e->listing, o);
     TRY(textbuf_status(&quantized));
     ConfigEdit edits[] = {
         {"dtype", dtype_words(o->dtype), true},
         {"torch_dtype", dtype_words(o->dtype), true},
-        {"quantization_config", quantized.at, true},
+        {"quantization_config", coded ? quantized.at : "null", coded},
         {"tie_word_embeddings", "false", true},
     };
     int         n = sizeof edits / sizeof *edits - !o->untie;

@@ -36,7 +36,11 @@ typedef struct {
 
 typedef struct Export Export;
 
+/* Bytes of all tensors that a matrix [n,k] becomes: format, wide6 and dtype of o. */
+size_t export_matrix_bytes(const ExportOptions *o, const Scheme *s, int64_t n, int64_t k);
+
 /* Strings and structs of o stay the caller's until export_close.
+ * A plan without bits gives a checkpoint of floats (FORMAT_COMPRESSED only).
  * ERR_USAGE where OUT is there (an empty folder is nothing) and may not be overwritten,
  * is no checkpoint folder, is the source or lies in it, or where a stopped or another
  * run has OUT.partial; ERR_UNSUPPORTED where the format cannot hold the plan (6 bits in
@@ -75,7 +79,7 @@ MUST_USE Status export_layer_done(Export *e, int64_t layer, const void *rows, si
                                   const float *state, size_t n);
 /* Checks that all tensors came (CHECK), writes index, config.json and the files that are
  * carried over (tokenizer, generation config, chat template), syncs, renames. bytes: of
- * the tensor files. */
+ * all tensors. */
 MUST_USE Status export_commit(Export *e, size_t *bytes);
 /* Closes; a partial folder stays for --resume once a layer is done, else it goes. NULL
  * is fine. */

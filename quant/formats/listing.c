@@ -188,11 +188,12 @@ Status listing_make(Listing *l, Arena *a, const ExportOptions *o)
     ARENA_NEW(l->coded, a, n);
     ARENA_NEW(l->ignored, a, n);
     TRY(add_all(l, a, o));
-    if (!l->n_coded)
+    if (!l->n_coded && o->format != FORMAT_COMPRESSED)
         FAIL(ERR_USAGE, "%s: the plan leaves every matrix as it is, expected a scheme such as "
              "w4:g64", o->path);
     qsort(l->coded, (size_t)l->n_coded, sizeof *l->coded, by_name);
-    TRY(p->check_all(l, a, o));
+    if (l->n_coded)
+        TRY(p->check_all(l, a, o));
     return note_fused(l, a, o);
 }
 

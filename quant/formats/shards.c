@@ -178,7 +178,7 @@ size_t shards_bytes(const Shards *s)
 {
     size_t n = 0;
     for (int64_t i = 0; i < s->n_files; i++)
-        n += s->files[i].n_header + s->files[i].n_data;
+        n += s->files[i].n_data;
     return n;
 }
 

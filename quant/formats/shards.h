@@ -31,7 +31,7 @@ MUST_USE Status shards_sync(Shards *s);
 const OutTensor *shards_missing(const Shards *s);
 /* Writes model.safetensors.index.json into folder where there are several files. */
 MUST_USE Status shards_write_index(const Shards *s, Arena *scratch, const char *folder);
-size_t          shards_bytes(const Shards *s);  // of the files
+size_t          shards_bytes(const Shards *s);  // of all tensors
 /* A zeroed handle, or twice, is fine. */
 void shards_close(Shards *s);
 

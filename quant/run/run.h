@@ -24,6 +24,7 @@ typedef struct {
     Layers         layers;
     Plan           plan;
     Dtype          dtype;       // of floats and scales in OUT
+    ExportFormat   format;
     Export        *export;
     bool           calibrated;  // a text is there
     Model          model;
@@ -57,6 +58,7 @@ MUST_USE Status run_codes(RtnCodes *out, Arena *a, const Scheme *s, int64_t n, i
 /* Codes m.w by the plan's scheme of its name, or s; figures of what that did. */
 MUST_USE Status run_encode(const RtnCodes *out, MatrixFigures *f, Run *r, const LayerMatrix *m,
                            const Scheme *s, const InputStats *in);
+ExportOptions   run_export_options(const Run *r);  // all but the settings line
 const Scheme   *run_scheme(const Run *r, const char *name);
 void            run_step(Run *r, const char *what);
 

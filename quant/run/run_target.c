@@ -25,6 +25,15 @@ static double relative2(const MatrixFigures *f)
     return e->sum2 > 0 ? e->error2 / e->sum2 : 0;
 }
 
+/* A budget of bits counts what weights take, one of bytes all that is stored. */
+static double bytes_of(const Run *r, const Scheme *s, const LayerMatrix *m)
+{
+    if (r->o->target_bits > 0)
+        return scheme_bits(s, m->k) * (double)(m->n * m->k) / 8;
+    ExportOptions e = run_export_options(r);
+    return (double)export_matrix_bytes(&e, s, m->n, m->k);
+}
+
 /* Codes a copy of the matrix with BITS[c]. */
 static Status try_bits(BudgetItem *item, Run *r, const LayerMatrix *m, int c,
                        const InputStats *in)
@@ -40,7 +49,7 @@ static Status try_bits(BudgetItem *item, Run *r, const LayerMatrix *m, int c,
     TRY(run_codes(&codes, &r->scratch, &s, m->n, m->k));
     TRY(run_encode(&codes, &f, r, &copy, &s, in));
     item->error[c] += relative2(&f);
-    item->bytes[c] += scheme_bits(&s, m->k) * (double)(m->n * m->k) / 8;
+    item->bytes[c] += bytes_of(r, &s, m);
     arena_rewind(&r->scratch, mark);
     return OK;
 }

@@ -1,0 +1,418 @@
+/* test_quantize.c - whole runs on small models: what is written decodes to what the
+ * plan says, broken runs go on, transforms leave the function, bad options are told. */
+#include "quant/quantize.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "analysis/probe.h"
+#include "kernels/filemap.h"
+#include "quant/plan.h"
+#include "tests/check.h"
+
+enum { TOKENS = 70, VOCAB = 101, TEXT_WINDOWS = 6, WINDOW = 50 };
+
+typedef struct {
+    Arena           arena;
+    Backend         be;
+    Sequences       text;
+    char            model[512], out[512];
+    QuantizeOptions o;
+    QuantizeResult  r;
+} Fixture;
+
+static void text_of(Fixture *f, int64_t n, int64_t length)
+{
+    uint64_t seed = 77;
+    int64_t *start = arena_alloc(&f->arena, n + 1, sizeof *start);
+    int32_t *ids = arena_alloc(&f->arena, n * length, sizeof *ids);
+    for (int64_t i = 0; i <= n; i++)
+        start[i] = i * length;
+    for (int64_t i = 0; i < n * length; i++)
+        ids[i] = (int32_t)((1 + (double)check_uniform(&seed)) / 2 * VOCAB);
+    f->text = (Sequences){.n = n, .start = start, .ids = ids};
+}
+
+static Status open_fixture(Fixture *f, const char *model, Scheme scheme)
+{
+    *f = (Fixture){0};
+    TRY(backend_open(&f->be, "cpu", 2));
+    text_of(f, TEXT_WINDOWS, WINDOW);
+    snprintf(f->model, sizeof f->model, "%s/%s", check_path("golden/models"), model);
+    snprintf(f->out, sizeof f->out, "%s/out", check_tmp());
+    f->o = (QuantizeOptions){.model = f->model, .out = f->out, .format = "compressed-tensors",
+                             .scheme = scheme, .dtype = DTYPE_F32, .overwrite = true,
+                             .backend = &f->be};
+    return OK;
+}
+
+static void close_fixture(Fixture *f)
+{
+    backend_close(&f->be);
+    arena_close(&f->arena);
+}
+
+static Scheme scheme(int bits, int group, bool asym, Method method)
+{
+    return (Scheme){.bits = bits, .group = group, .asym = asym, .scale = DTYPE_F32,
+                    .method = method};
+}
+
+/* Logits [TOKENS,V] of a model at path, in f's arena. */
+static Status logits_of(float **out, Fixture *f, const char *path, WeightEdit edit, void *plan)
+{
+    ModelOptions o = {.dtype = DTYPE_F32, .edit = edit, .edit_context = plan};
+    Model        m;
+    Tensor       hidden, logits;
+    int32_t      ids[TOKENS], start[2] = {0, TOKENS};
+    int64_t      number = 0;
+    Batch        batch = {1, start, &number};
+    for (int i = 0; i < TOKENS; i++)
+        ids[i] = (int32_t)(i * 37 % VOCAB);
+    TRY(model_load(&m, &f->arena, &f->be, path, &o));
+    TRY(backend_tensor(&f->be, &hidden, 2, (int64_t[]){TOKENS, m.config.hidden}));
+    TRY(backend_tensor(&f->be, &logits, 2, (int64_t[]){TOKENS, m.config.vocab}));
+    TRY(model_forward(&m, &hidden, ids, &batch, (LogitQuant){16, SCALE_TENSOR}, NULL, NULL));
+    TRY(op_linear(&f->be, &logits, &hidden, &m.head));
+    *out = logits.data;
+    return OK;
+}
+
+/* Largest difference over the largest of a; NaN counts as infinite. */
+static double difference(const float *a, const float *b)
+{
+    double most = 0, worst = 0;
+    for (int i = 0; i < TOKENS * VOCAB; i++) {
+        double d = fabs((double)a[i] - (double)b[i]);
+        most = fmax(most, fabs((double)a[i]));
+        worst = d <= worst ? worst : d == d ? d : INFINITY;
+    }
+    return worst / most;
+}
+
+/* --- what is written --- */
+
+/* OUT's logits are those of the model whose weights were rounded in memory. */
+static void check_written(const char *model, Scheme s)
+{
+    Fixture f;
+    Plan    plan;
+    char    spec[SCHEME_TEXT];
+    float  *written, *rounded;
+    T_STATUS_OK(open_fixture(&f, model, s));
+    T_STATUS_OK(quantize_run(&f.r, &f.arena, &f.o));
+    T_STATUS_OK(plan_init(&plan, &f.arena, scheme_text(&s, spec)));
+    T_STATUS_OK(logits_of(&rounded, &f, f.model, plan_edit, &plan));
+    T_STATUS_OK(logits_of(&written, &f, f.out, NULL, NULL));
+    /* Products decode to q s - z s: with f32 scales that rounds otherwise than (q - z) s. */
+    T_NEAR(difference(rounded, written), 0, s.asym ? 4e-6 : 0);
+    T_OK(f.r.n_rows == plan.n);
+    for (int64_t i = 0; i < f.r.n_rows; i++) {
+        const PlanEntry *e = plan_find(&plan, f.r.rows[i].name);
+        T_OK(e);
+        T_NEAR(f.r.rows[i].weight_error, round_error(&e->error),
+               1e-6 * round_error(&e->error));
+        T_OK(isnan(f.r.rows[i].output_error));
+    }
+    T_NEAR(f.r.bits, plan_bits(&plan), 1e-9);
+    close_fixture(&f);
+}
+
+TEST(written_weights_are_those_rounded_in_memory)
+{
+    static const char *const MODELS[] = {"diff_mha", "diff_gqa", "diff_bias_gelu",
+                                         "diff_odd_kv", "llama_gqa", "llama_tied_shipped"};
+    for (size_t i = 0; i < sizeof MODELS / sizeof MODELS[0]; i++) {
+        check_written(MODELS[i], scheme(4, 0, false, METHOD_RTN));
+        check_written(MODELS[i], scheme(6, 0, true, METHOD_RTN));
+        check_written(MODELS[i], scheme(8, 0, false, METHOD_RTN));
+    }
+}
+
+/* --- rules --- */
+
+TEST(rules_give_matrices_schemes_of_their_own)
+{
+    Fixture          f;
+    const SchemeRule rules[] = {{"*self_attn*", scheme(8, 32, false, METHOD_RTN)},
+                                {"*.layers.1.*v_proj.weight", scheme(0, 0, false, METHOD_RTN)}};
+    T_STATUS_OK(open_fixture(&f, "diff_mha", scheme(4, 0, false, METHOD_CLIP)));
+    f.o.rules = rules;
+    f.o.n_rules = 2;
+    T_STATUS_OK(quantize_run(&f.r, &f.arena, &f.o));
+    for (int64_t i = 0; i < f.r.n_rows; i++) {
+        const char *name = f.r.rows[i].name;
+        T_TEXT(f.r.rows[i].format, strstr(name, "layers.1.self_attn.v_proj") ? "F32" :
+               strstr(name, "self_attn") ? "w8:g32" : "w4:clip");
+    }
+    T_OK(strstr(f.r.notes, "vLLM"));
+    float *logits;
+    T_STATUS_OK(logits_of(&logits, &f, f.out, NULL, NULL));
+    close_fixture(&f);
+}
+
+/* --- transforms --- */
+
+/* Weights that stay floats: the function is the same but for rounding. */
+static void check_function(const char *model, bool rotate, double smooth)
+{
+    Fixture f;
+    float  *before, *after;
+    T_STATUS_OK(open_fixture(&f, model, scheme(0, 0, false, METHOD_RTN)));
+    f.o.rotate = rotate;
+    f.o.smooth = smooth;
+    f.o.seed = 3;
+    f.o.text = smooth > 0 ? &f.text : NULL;
+    f.o.text_name = "random";
+    T_STATUS_OK(quantize_run(&f.r, &f.arena, &f.o));
+    T_STATUS_OK(logits_of(&before, &f, f.model, NULL, NULL));
+    T_STATUS_OK(logits_of(&after, &f, f.out, NULL, NULL));
+    T_OK(difference(before, after) > 0);
+    /* Twice what the f32 pass itself is away from the golden logits, generously. */
+    T_NEAR(difference(before, after), 0, 1e-5);
+    close_fixture(&f);
+}
+
+TEST(transforms_leave_the_function)
+{
+    static const char *const MODELS[] = {"diff_mha", "diff_gqa", "diff_bias_gelu",
+                                         "diff_odd_kv", "llama_gqa", "llama_tied_shipped"};
+    for (size_t i = 0; i < sizeof MODELS / sizeof MODELS[0]; i++) {
+        check_function(MODELS[i], true, 0);
+        check_function(MODELS[i], false, 0.5);
+        check_function(MODELS[i], true, 0.5);
+    }
+}
+
+/* Rows whose errors were measured, squared and summed. */
+static double output_error2(const QuantizeResult *r)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < r->n_rows; i++)
+        sum += r->rows[i].output_error * r->rows[i].output_error;
+    return sum;
+}
+
+static double error_of(const char *model, Scheme s, bool awq, bool rotate)
+{
+    Fixture f;
+    float  *logits;
+    if (open_fixture(&f, model, s) != OK)
+        return NAN;
+    f.o.text = &f.text;
+    f.o.text_name = "random";
+    f.o.awq = awq;
+    f.o.rotate = rotate;
+    double e = NAN;
+    if (quantize_run(&f.r, &f.arena, &f.o) == OK &&
+        logits_of(&logits, &f, f.out, NULL, NULL) == OK)
+        e = output_error2(&f.r);
+    close_fixture(&f);
+    return e;
+}
+
+TEST(methods_that_look_at_the_text_lower_the_outputs_error)
+{
+    static const char *const MODELS[] = {"diff_gqa", "diff_bias_gelu", "llama_tied_shipped"};
+    for (size_t i = 0; i < sizeof MODELS / sizeof MODELS[0]; i++) {
+        double rtn = error_of(MODELS[i], scheme(4, 0, false, METHOD_RTN), false, false);
+        double awq = error_of(MODELS[i], scheme(4, 0, false, METHOD_RTN), true, false);
+        double gptq = error_of(MODELS[i], scheme(4, 0, false, METHOD_GPTQ), false, false);
+        double both = error_of(MODELS[i], scheme(4, 0, false, METHOD_GPTQ), true, true);
+        T_OK(rtn > 0 && awq < rtn && gptq < 0.8 * rtn && both < rtn);
+    }
+}
+
+/* --- budgets --- */
+
+TEST(a_budget_picks_widths_by_error)
+{
+    Fixture f;
+    for (int text = 0; text < 2; text++) {
+        int64_t of_bits[9] = {0};
+        T_STATUS_OK(open_fixture(&f, "diff_gqa", scheme(4, 0, false, METHOD_CLIP)));
+        f.o.target_bits = 7.2;
+        f.o.text = text ? &f.text : NULL;
+        f.o.text_name = "random";
+        T_STATUS_OK(quantize_run(&f.r, &f.arena, &f.o));
+        T_OK(f.r.bits <= 7.2 && f.r.bits > 6.4);
+        for (int64_t i = 0; i < f.r.n_rows; i++)
+            of_bits[f.r.rows[i].format[1] - '0']++;
+        T_OK(of_bits[4] + of_bits[6] + of_bits[8] == f.r.n_rows);
+        T_OK(of_bits[4] < f.r.n_rows && of_bits[8] < f.r.n_rows);
+        close_fixture(&f);
+    }
+}
+
+/* target_bytes: the tensors of OUT stay below. */
+TEST(a_size_is_kept)
+{
+    Fixture f;
+    T_STATUS_OK(open_fixture(&f, "diff_gqa", scheme(4, 0, false, METHOD_RTN)));
+    T_STATUS_OK(quantize_run(&f.r, &f.arena, &f.o));
+    double smallest = (double)f.r.bytes_after;
+    f.o.target_bytes = 1.1 * smallest;
+    T_STATUS_OK(quantize_run(&f.r, &f.arena, &f.o));
+    T_OK((double)f.r.bytes_after <= 1.1 * smallest);
+    T_OK((double)f.r.bytes_after > 1.02 * smallest);
+    f.o.target_bytes = 0.5 * smallest;
+    T_FAILS(quantize_run(&f.r, &f.arena, &f.o), ERR_RANGE, "lowest widths");
+    close_fixture(&f);
+}
+
+/* --- the same bytes --- */
+
+static bool same_file(const char *a, const char *b, const char *name)
+{
+    char    path[2][1100];
+    FileMap map[2] = {{0}};
+    snprintf(path[0], sizeof path[0], "%s/%s", a, name);
+    snprintf(path[1], sizeof path[1], "%s/%s", b, name);
+    bool same = filemap_open(&map[0], path[0]) == OK && filemap_open(&map[1], path[1]) == OK &&
+                map[0].size == map[1].size && map[0].size > 0 &&
+                memcmp(map[0].data, map[1].data, map[0].size) == 0;
+    filemap_close(&map[0]);
+    filemap_close(&map[1]);
+    return same;
+}
+
+static Status with_everything(Fixture *f, const char *out)
+{
+    TRY(open_fixture(f, "diff_gqa", scheme(4, 0, true, METHOD_GPTQ)));
+    snprintf(f->out, sizeof f->out, "%s/%s", check_tmp(), out);
+    f->o.text = &f->text;
+    f->o.text_name = "random";
+    f->o.rotate = f->o.awq = true;
+    return OK;
+}
+
+TEST(threads_change_no_byte)
+{
+    Fixture a, b;
+    T_STATUS_OK(with_everything(&a, "two"));
+    T_STATUS_OK(with_everything(&b, "three"));
+    b.be.n_threads = 3;
+    T_STATUS_OK(quantize_run(&a.r, &a.arena, &a.o));
+    T_STATUS_OK(quantize_run(&b.r, &b.arena, &b.o));
+    T_OK(same_file(a.out, b.out, "model.safetensors"));
+    close_fixture(&a);
+    close_fixture(&b);
+}
+
+/* Breaks runs off at the k-th allocation. Where that leaves finished layers, goes on. */
+TEST(a_broken_run_goes_on_to_the_same_bytes)
+{
+    Fixture     whole, f;
+    struct stat st;
+    int         resumed = 0;
+    char        partial[600], config[600];
+    T_STATUS_OK(with_everything(&whole, "whole"));
+    T_STATUS_OK(quantize_run(&whole.r, &whole.arena, &whole.o));
+    for (int64_t k = 64; resumed < 2 && k < 1 << 20; k += k / 8) {
+        T_STATUS_OK(with_everything(&f, "broken"));
+        snprintf(partial, sizeof partial, "%s.partial", f.out);
+        snprintf(config, sizeof config, "%s.partial/config.json", f.out);
+        arena_fail_at(k);
+        Status s = quantize_run(&f.r, &f.arena, &f.o);
+        arena_fail_at(0);
+        T_OK(s == ERR_MEMORY && stat(f.out, &st) != 0 && stat(config, &st) != 0);
+        if (stat(partial, &st) == 0) {
+            f.o.resume = true;
+            T_STATUS_OK(quantize_run(&f.r, &f.arena, &f.o));
+            T_OK(same_file(f.out, whole.out, "model.safetensors"));
+            T_OK(same_file(f.out, whole.out, "config.json"));
+            for (int64_t i = 0; i < f.r.n_rows; i++)
+                T_NEAR(f.r.rows[i].output_error, whole.r.rows[i].output_error, 0);
+            char command[700];
+            snprintf(command, sizeof command, "rm -r '%s'", f.out);
+            T_OK(system(command) == 0);
+            resumed++;
+        }
+        close_fixture(&f);
+    }
+    T_OK(resumed == 2);
+    close_fixture(&whole);
+}
+
+TEST(other_settings_are_not_resumed)
+{
+    Fixture f;
+    char    partial[600];
+    T_STATUS_OK(with_everything(&f, "other"));
+    snprintf(partial, sizeof partial, "%s.partial", f.out);
+    for (int64_t k = 64; access(partial, F_OK) != 0; k += k / 8) {
+        arena_fail_at(k);
+        Status s = quantize_run(&f.r, &f.arena, &f.o);
+        arena_fail_at(0);
+        T_OK(s == ERR_MEMORY);
+    }
+    f.o.resume = true;
+    f.o.seed = 99;
+    T_FAILS(quantize_run(&f.r, &f.arena, &f.o), ERR_USAGE, "partial");
+    close_fixture(&f);
+}
+
+/* --- what is refused --- */
+
+TEST(wrong_options)
+{
+    Fixture f;
+    T_STATUS_OK(open_fixture(&f, "diff_mha", scheme(4, 0, false, METHOD_GPTQ)));
+    T_FAILS(quantize_run(&f.r, &f.arena, &f.o), ERR_USAGE, "--text");
+    f.o.scheme = scheme(4, 64, false, METHOD_RTN);
+    T_FAILS(quantize_run(&f.r, &f.arena, &f.o), ERR_SHAPE, "groups of 64");
+    f.o.scheme = scheme(4, 0, false, METHOD_RTN);
+    f.o.awq = true;
+    T_FAILS(quantize_run(&f.r, &f.arena, &f.o), ERR_USAGE, "--awq");
+    f.o.awq = false;
+    const SchemeRule rule = {"*nothing*", f.o.scheme};
+    f.o.rules = &rule;
+    f.o.n_rules = 1;
+    T_FAILS(quantize_run(&f.r, &f.arena, &f.o), ERR_USAGE, "*nothing*");
+    f.o.n_rules = 0;
+    f.o.format = "gguf";
+    T_FAILS(quantize_run(&f.r, &f.arena, &f.o), ERR_UNSUPPORTED, "compressed-tensors");
+    f.o.format = "tar";
+    T_FAILS(quantize_run(&f.r, &f.arena, &f.o), ERR_USAGE, "\"tar\"");
+    f.o.format = "compressed-tensors";
+    f.o.out = f.model;
+    T_FAILS(quantize_run(&f.r, &f.arena, &f.o), ERR_USAGE, f.model);
+    close_fixture(&f);
+}
+
+TEST(what_is_quantized_already)
+{
+    Fixture f;
+    char    again[512];
+    T_STATUS_OK(open_fixture(&f, "diff_mha", scheme(8, 0, false, METHOD_RTN)));
+    T_STATUS_OK(quantize_run(&f.r, &f.arena, &f.o));
+    snprintf(again, sizeof again, "%s/again", check_tmp());
+    f.o.model = f.out;
+    f.o.out = again;
+    T_FAILS(quantize_run(&f.r, &f.arena, &f.o), ERR_USAGE, "--requantize");
+    f.o.requantize = true;
+    T_STATUS_OK(quantize_run(&f.r, &f.arena, &f.o));
+    float *once, *twice;
+    T_STATUS_OK(logits_of(&once, &f, f.out, NULL, NULL));
+    T_STATUS_OK(logits_of(&twice, &f, again, NULL, NULL));
+    T_NEAR(difference(once, twice), 0, 1e-5);   // the same codes but for the scale's last bit
+    close_fixture(&f);
+}
+
+TEST(a_short_text_is_told)
+{
+    Fixture f;
+    T_STATUS_OK(open_fixture(&f, "diff_mha", scheme(4, 0, false, METHOD_GPTQ)));
+    text_of(&f, 1, 20);
+    f.o.text = &f.text;
+    f.o.text_name = "short";
+    T_STATUS_OK(quantize_run(&f.r, &f.arena, &f.o));
+    T_OK(strstr(f.r.notes, "20 tokens"));
+    float *logits;
+    T_STATUS_OK(logits_of(&logits, &f, f.out, NULL, NULL));
+    close_fixture(&f);
+}
