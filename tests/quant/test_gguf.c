@@ -508,7 +508,8 @@ TEST(tokenizer_written_by_hand)
         "{\"added_tokens\": [{\"id\": 4, \"content\": \"<|x|>\", \"special\": false},"
         " {\"id\": 6, \"content\": \"yes\", \"special\": false}],"
         " \"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false},"
-        " \"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2, \"c d\": 3},"
+        " \"model\": {\"type\": \"BPE\","
+        " \"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2, \"c d\": 3},"
         " \"merges\": [\"a b\", [\"c d\", \"b\"]]}}"));
     T_OK(put_file(folder, "tokenizer_config.json",
         "{\"bos_token\": {\"content\": \"<|x|>\"}, \"add_bos_token\": true, \"chat_template\": "
