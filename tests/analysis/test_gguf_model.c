@@ -74,7 +74,7 @@ TEST(what_inspect_says)
 
 typedef struct {
     const char *drop;          // key or tensor that is not there, or NULL
-    const char *extra;         // tensor more, F32 [1], or NULL
+    const char *extra;         // tensor more, F32 [8] of twos, or NULL
     const char *arch;
     uint32_t    q_type;        // of attn_q and attn_k
     uint32_t    heads, width;  // width: key_length, 0 for none
@@ -225,7 +225,7 @@ static void write_model(const Spec *s)
             ref_gguf_tensor(&g, t->name, type_of(s, t), t->cols ? 2 : 1, ne, bytes_of(s, t));
     }
     if (s->extra)
-        ref_gguf_tensor(&g, s->extra, TYPE_F32, 1, (uint64_t[]){1}, 4);
+        ref_gguf_tensor(&g, s->extra, TYPE_F32, 1, (uint64_t[]){8}, 8 * sizeof(float));
     size_t end = g.data;
     g.data = 0;
     ref_gguf_data(&g);  // the padding only
@@ -233,8 +233,10 @@ static void write_model(const Spec *s)
     for (int i = 0; i < N_TENSORS; i++)
         if (has(s, &TENSORS[i]))
             put_tensor(&g, s, &TENSORS[i]);
-    while (g.n < end)
-        ref_gguf_bytes(&g, "", 1);
+    while (g.n < end) {
+        float two = 2;
+        ref_gguf_bytes(&g, &two, sizeof two);
+    }
     ref_gguf_save(&g, PATH);
 }
 
@@ -381,12 +383,13 @@ static void no_scaling(RefGguf *g)
     ref_gguf_key_f32(g, "llama.rope.scaling.factor", 4);
 }
 
-static Status rope_of(Rope *r, Arena *a, void (*keys)(RefGguf *), int n)
+static Status rope_of(Rope *r, Arena *a, void (*keys)(RefGguf *), int n, const char *extra)
 {
     ModelInfo info;
     Spec      s = PLAIN;
     s.keys = keys;
     s.n_keys = n;
+    s.extra = extra;
     write_model(&s);
     TRY(model_info_open(&info, a, PATH));
     *r = info.config.rope;
@@ -398,12 +401,16 @@ TEST(rotations_by_their_keys)
 {
     Arena a = {0};
     Rope  r;
-    T_STATUS_OK(rope_of(&r, &a, yarn, 4));
+    T_STATUS_OK(rope_of(&r, &a, yarn, 4, NULL));
     T_OK(r.kind == ROPE_YARN && r.factor == 4 && r.original_max_positions == 16);
     T_NEAR(r.attention_factor, 0.5 * (1 + 0.1 * log(4)), 1e-6);
-    T_STATUS_OK(rope_of(&r, &a, old_linear, 1));
+    T_STATUS_OK(rope_of(&r, &a, old_linear, 1, NULL));
     T_OK(r.kind == ROPE_LINEAR && r.factor == 4);
-    T_STATUS_OK(rope_of(&r, &a, no_scaling, 2));
+    /* Divisors in the file and a factor for all: both divide. */
+    T_STATUS_OK(rope_of(&r, &a, old_linear, 1, "rope_freqs.weight"));
+    T_OK(r.kind == ROPE_LONGROPE && r.attention_factor == 1);
+    T_OK(r.short_factor[0] == 8 && r.long_factor[7] == 8);
+    T_STATUS_OK(rope_of(&r, &a, no_scaling, 2, NULL));
     T_OK(r.kind == ROPE_DEFAULT);
     arena_close(&a);
 }

@@ -276,6 +276,15 @@ TEST(spaces_bos_and_tokens_of_users)
     expect(&s, "ab<", 3, (int32_t[]){1, 6, 0});
 }
 
+/* Llama 3 takes a word that is a token as it is, Qwen builds it by merges. */
+TEST(words_that_no_merge_makes)
+{
+    Small s = {"gpt2", "llama-bpe", "\xe2\x96\x81 ab", 9, 9, -1, 1, 0, -1};
+    expect(&s, "ab", 2, (int32_t[]){1, 6});
+    s.pre = "qwen2";
+    expect(&s, "ab", 2, (int32_t[]){4, 5});
+}
+
 TEST(empty_spellings_get_a_name)
 {
     Arena      a = {0};
@@ -295,7 +304,7 @@ TEST(tokenizers_that_are_refused)
         Small       s;
         Status      code;
         const char *words;
-    } ROWS[12];
+    } ROWS[14];
     int n = 0;
 #define ROW(base, change, c, w)                \
     do {                                       \
@@ -315,6 +324,8 @@ TEST(tokenizers_that_are_refused)
     ROW(SPM, bos = 10, ERR_RANGE, "bos_token_id is 10, expected 0 to 9");
     ROW(BYTES, merge = NULL, ERR_FORMAT, "key tokenizer.ggml.merges is missing");
     ROW(BYTES, merge = "ab", ERR_FORMAT, "merges: \"ab\", item 0, is not two tokens");
+    ROW(BYTES, merge = " a", ERR_FORMAT, "merges: \" a\", item 0, is not two tokens");
+    ROW(BYTES, pre = "pt-2", ERR_UNSUPPORTED, "key tokenizer.ggml.pre is \"pt-2\": how that");
     ROW(BYTES, pre = "gpt-3", ERR_UNSUPPORTED, "key tokenizer.ggml.pre is \"gpt-3\": how that");
     ROW(BYTES, pre = " gpt-2", ERR_UNSUPPORTED, "key tokenizer.ggml.pre is \" gpt-2\": how");
     for (int i = 0; i < n; i++) {
