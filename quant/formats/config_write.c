@@ -42,42 +42,64 @@ static const ConfigEdit *find_edit(const ConfigEdit *edits, int n, const char *k
     return NULL;
 }
 
-/* New members behind the last, spaced as the first one is. */
-static void add_missing(TextBuf *out, const Json *root, const ConfigEdit *edits, int n,
-                        const char *space, int n_space)
+static void add_span(TextBuf *out, const char *from, const char *to)
 {
-    bool any = root->n > 0;
-    for (int i = 0; i < n; i++) {
-        if (!edits[i].add || json_member(root, edits[i].key))
+    textbuf_bytes(out, from, (size_t)(to - from));
+}
+
+/* A member of the outermost object; all between begin and next belongs to it. */
+typedef struct {
+    const char *begin;  // behind the brace or comma before it
+    const char *value, *end;
+    const char *next;   // the comma or brace behind it
+} Member;
+
+static Member member_at(const char *p)
+{
+    const char *colon = skip_spaces(skip_text(skip_spaces(p)));
+    Member      m = {.begin = p, .value = skip_spaces(colon + 1)};
+    m.end = skip_value(m.value);
+    m.next = skip_spaces(m.end);
+    return m;
+}
+
+/* Members that stay, with the values they have or get. Returns where the last of the
+ * text, staying or not, ends. */
+static const char *edit_members(TextBuf *out, bool *any, const Json *root, const char *p,
+                                const ConfigEdit *edits, int n)
+{
+    Member m = {.end = p}, before = {0};
+    for (int64_t i = 0; i < root->n; i++, p = m.next + 1) {
+        const ConfigEdit *e = find_edit(edits, n, root->at[i].key);
+        m = member_at(p);
+        if (e && !e->value)
             continue;
-        textbuf_printf(out, "%s%.*s", any ? "," : "", n_space, space);
+        if (*any) {
+            add_span(out, before.end, before.next);
+            textbuf_add(out, ",");
+        }
+        add_span(out, m.begin, m.value);
+        add_span(out, e ? e->value : m.value, e ? e->value + strlen(e->value) : m.end);
+        before = m;
+        *any = true;
+    }
+    return m.end;
+}
+
+/* New members behind the last, spaced as the first one was. */
+static void add_missing(TextBuf *out, bool any, const Json *root, const ConfigEdit *edits,
+                        int n, const char *spaces)
+{
+    int n_spaces = (int)(skip_spaces(spaces) - spaces);
+    for (int i = 0; i < n; i++) {
+        if (!edits[i].value || !edits[i].add || json_member(root, edits[i].key))
+            continue;
+        textbuf_printf(out, "%s%.*s", any ? "," : "", n_spaces ? n_spaces : 1,
+                       n_spaces ? spaces : " ");
         textbuf_json(out, edits[i].key);
         textbuf_printf(out, ": %s", edits[i].value);
         any = true;
     }
-}
-
-static void edit_members(TextBuf *out, const Json *root, const char *text,
-                         const ConfigEdit *edits, int n)
-{
-    const char *from = text, *p = strchr(text, '{') + 1, *space = p;
-    p = skip_spaces(p);
-    int n_space = (int)(p - space);
-    const char *end = root->n ? p : space;  // of the last member
-    for (int64_t i = 0; i < root->n; i++) {
-        const char       *value = skip_spaces(skip_spaces(skip_text(p)) + 1);
-        const ConfigEdit *e = find_edit(edits, n, root->at[i].key);
-        end = skip_value(value);
-        if (e) {
-            textbuf_bytes(out, from, (size_t)(value - from));
-            textbuf_add(out, e->value);
-            from = end;
-        }
-        p = skip_spaces(skip_spaces(end) + 1);
-    }
-    textbuf_bytes(out, from, (size_t)(end - from));
-    add_missing(out, root, edits, n, n_space ? space : " ", n_space ? n_space : 1);
-    textbuf_add(out, end);
 }
 
 Status config_write(TextBuf *out, Arena *scratch, const char *name, const char *text,
@@ -87,6 +109,11 @@ Status config_write(TextBuf *out, Arena *scratch, const char *name, const char *
     TRY(json_parse(&root, scratch, name, text, strlen(text)));
     if (root->kind != JSON_OBJECT)
         FAIL(ERR_FORMAT, "%s is %s, expected an object", name, json_kind_name(root->kind));
-    edit_members(out, root, text, edits, n_edits);
+    const char *first = strchr(text, '{') + 1;
+    bool        any = false;
+    add_span(out, text, first);
+    const char *end = edit_members(out, &any, root, first, edits, n_edits);
+    add_missing(out, any, root, edits, n_edits, first);
+    textbuf_add(out, end);
     return textbuf_status(out);
 }

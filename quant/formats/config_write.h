@@ -1,6 +1,6 @@
 /* config_write.h - config.json of a checkpoint that was changed: the source's text with
- * some of its values replaced. All else stays byte for byte: order of keys, spelling of
- * numbers, spaces. */
+ * some of its values replaced or left out. All else stays byte for byte: order of keys,
+ * spelling of numbers, spaces. */
 #ifndef DQ_CONFIG_WRITE_H
 #define DQ_CONFIG_WRITE_H
 
@@ -8,7 +8,7 @@
 
 typedef struct {
     const char *key;    // of the outermost object
-    const char *value;  // JSON
+    const char *value;  // JSON; NULL: the member goes
     bool        add;    // where the key is missing, else that is left so
 } ConfigEdit;
 

@@ -344,14 +344,14 @@ static Status write_config(Export *e)
     TextBuf              quantized, text;
     textbuf_init(&quantized, &e->scratch);
     textbuf_init(&text, &e->scratch);
-    bool coded = e->listing.n_coded > 0;   // else a checkpoint of floats like any other
+    bool coded = e->listing.n_coded > 0;  // else a checkpoint of floats like any other
     if (coded)
         e->packing->config(&quantized, &e->listing, o);
     TRY(textbuf_status(&quantized));
     ConfigEdit edits[] = {
         {"dtype", dtype_words(o->dtype), true},
         {"torch_dtype", dtype_words(o->dtype), true},
-        {"quantization_config", coded ? quantized.at : "null", coded},
+        {"quantization_config", coded ? quantized.at : NULL, true},
         {"tie_word_embeddings", "false", true},
     };
     int         n = sizeof edits / sizeof *edits - !o->untie;

@@ -61,6 +61,31 @@ TEST(all_else_stays_byte_for_byte)
     }
 }
 
+TEST(members_go)
+{
+    static const struct {
+        const char *from, *to;
+    } ROWS[] = {
+        {"{\n \"x\": 1,\n \"b\": 2.50,\n \"c\": 3\n}\n",
+         "{\n \"b\": 2.50,\n \"c\": 3\n}\n"},
+        {"{\n \"b\": {\"x\": 1} ,\n \"x\": 1 ,\n \"c\": 3\n}",
+         "{\n \"b\": {\"x\": 1} ,\n \"c\": 3\n}"},
+        {"{\n \"b\": [],\n \"x\": {\"q\": [1]}\n}", "{\n \"b\": []\n}"},
+        {"{\"x\":1}", "{}"},
+        {"{\"b\":1,\"y\":2,\"x\":3}", "{\"b\":1}"},
+        {"{\"b\":1}", "{\"b\":1}"},
+    };
+    static const ConfigEdit GONE[] = {{"x", NULL, true}, {"y", NULL, false}};
+    for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
+        Arena   a = {0};
+        TextBuf b;
+        textbuf_init(&b, &a);
+        T_STATUS_OK(config_write(&b, &a, "c", ROWS[i].from, GONE, 2));
+        T_TEXT(b.at, ROWS[i].to);
+        arena_close(&a);
+    }
+}
+
 TEST(what_is_no_object_is_refused)
 {
     Arena       a = {0};

@@ -407,6 +407,17 @@ TEST(gptq_names_what_is_coded_in_a_block)
     run_end(&r);
 }
 
+TEST(a_plan_without_bits_makes_floats)
+{
+    Run r;
+    T_STATUS_OK(run_begin(&r, ref_source("source", true, true, "BF16"), "fp",
+                          FORMAT_COMPRESSED));
+    T_STATUS_OK(run_export(&r));
+    T_OK(!quantization(&r) && r.out.n == r.layers.info.n_tensors && !r.plan.n);
+    T_OK(data_of(&r, UP ".weight", DTYPE_F16, 96, 64));  // the plan's dtype of scales
+    run_end(&r);
+}
+
 /* --- plans that a format cannot hold --- */
 
 TEST(plans_that_cannot_be_held_are_refused)

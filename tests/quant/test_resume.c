@@ -150,10 +150,12 @@ TEST(resume_begins_where_nothing_is_there)
     r.o.resume = true;
     T_STATUS_OK(export_open(&e, &r.a, &r.o));
     T_OK(export_layers_done(e) == 0);
-    T_FAILS(export_open(&e, &r.a, &r.o), ERR_USAGE, "another run is writing it");
-    run_end(&r);
-    /* e was left open: its arena is gone, its folder stays as after a kill */
+    Export *other;
+    T_FAILS(export_open(&other, &r.a, &r.o), ERR_USAGE, "another run is writing it");
     T_OK(there(ref_path("begin.partial")));
+    export_close(e);
+    T_OK(!there(ref_path("begin.partial")));  // no layer was done: nothing to resume
+    run_end(&r);
 }
 
 /* --- failures on the way --- */
@@ -176,9 +178,9 @@ TEST(every_allocation_may_fail)
         s = ref_export(&a, &r.o);
         arena_fail_at(0);
         T_OK(s == OK || s == ERR_MEMORY);
-        T_OK(k % 16 || are_same(ref_path("memory"), ref_path("kept")));
+        T_OK(k % 10 || are_same(ref_path("memory"), ref_path("kept")));
         arena_close(&a);
-        k += k > 400 ? 6 : 0;  // the many of the last step differ little
+        k += k > 100 ? 9 : 0;  // what comes late comes often
     }
     T_OK(k > 100 && are_same(ref_path("memory"), ref_path("kept")));
     T_OK(!there(ref_path("memory.partial")));
