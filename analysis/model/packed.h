@@ -50,8 +50,8 @@ struct Packed {
     const ModelTensor *index;   // I32 [K], all in [0,G): group of each input; NULL: k / group
 };
 
-/* Scales are finite, and so are their products with codes; numbers of PACKED_NUMBERS
- * are looked at as they are read. ERR_RANGE names path (of the folder), file, tensor
+/* Scales are finite, and so are their products with codes; bytes are codes. Numbers of
+ * PACKED_NUMBERS are looked at as they are read. ERR_RANGE names path (of the folder), file, tensor
  * and place. */
 MUST_USE Status packed_check(const Packed *p, const char *path);
 

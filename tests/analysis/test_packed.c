@@ -418,6 +418,8 @@ static const struct {
     {CT, {FILL, "m.p4_channel.weight_scale", "0000007f", 0, 0}, ERR_RANGE,
      "tensor m.p4_channel.weight_scale[0,0] is 1.70141e+38"},
     {CT, {FILL, "m.p4_channel.weight_scale", "00000080", 0, 0}, OK, ""},
+    {CT, {FILL, "m.n6_group8.weight", "1fe020", 0, 0}, ERR_RANGE,
+     "tensor m.n6_group8.weight[0,2] is 32, expected a code of 6 bits, -32 to 31"},
     {V1, {FILL, "m.x.scales", "003c007c", 0, 0}, ERR_RANGE, "tensor m.x.scales[0,1] is inf"},
     {V1, {FILL, "m.x.g_idx", "03000000", 0, 0}, ERR_RANGE,
      "tensor m.x.g_idx[0] is 3, expected a group from 0 to 2"},
