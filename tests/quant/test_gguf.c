@@ -1,79 +1,18 @@
 /* test_gguf.c - GGUF files against a strict reader of their container, weights that are
  * known one by one, and our own reading of GGUF. */
-#include <dirent.h>
 #include <math.h>
 #include <omp.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
-#include "analysis/tokenizer.h"
 #include "kernels/half.h"
 #include "quant/formats/gguf_parts.h"
 #include "quant/methods/kquant.h"
 #include "tests/check.h"
-#include "tests/quant/ref_container.h"
 #include "tests/quant/ref_llama.h"
+#include "tests/quant/ref_written.h"
 
-/* What one run wrote. */
-typedef struct {
-    Arena       arena;
-    GgufOptions o;
-    RefGguf     file;
-} Run;
-
-static const char *target(const char *name)
-{
-    static char paths[4][512];
-    static int  turn;
-    char       *path = paths[turn++ % 4];
-    snprintf(path, sizeof paths[0], "%s/%s.gguf", check_tmp(), name);
-    return path;
-}
-
-static Status write_model(Run *r, const char *folder, GgufType type, const char *path,
-                          const double **importance)
-{
-    Layers l;
-    Status s = layers_open(&l, &r->arena, folder);
-    if (s != OK)
-        return s;
-    r->o = (GgufOptions){.path = path, .type = type, .source = &l, .overwrite = true,
-                         .importance = importance};
-    r->o.rows = arena_alloc(&r->arena, l.info.n_tensors, sizeof *r->o.rows);
-    s = r->o.rows ? gguf_write(&r->arena, &r->o) : ERR_MEMORY;
-    layers_close(&l);
-    return s;
-}
-
-static void close_run(Run *r)
-{
-    ref_gguf_close(&r->file);
-    arena_close(&r->arena);
-}
-
-/* Writes and reads back; what is wrong, or NULL. */
-static const char *run_model(Run *r, const char *folder, GgufType type, const char *name)
-{
-    memset(r, 0, sizeof *r);
-    const char *path = target(name);
-    if (!folder || write_model(r, folder, type, path, NULL) != OK)
-        return folder ? status_text() : "no folder";
-    const char *wrong = ref_gguf_open(&r->file, path);
-    return wrong ? wrong : r->o.bytes == r->file.n ? NULL : "bytes";
-}
-
-#define T_RUNS(call)                                                     \
-    do {                                                                 \
-        const char *wrong_ = (call);                                     \
-        if (wrong_) {                                                    \
-            check_fail(__FILE__, __LINE__, "%s: %s", #call, wrong_);     \
-            return;                                                      \
-        }                                                                \
-    } while (0)
-
-static Run run;
+static Written run;
 
 /* --- values and where they lie --- */
 
@@ -135,7 +74,7 @@ static bool same_values(const RefGgufTensor *t, int64_t head_dim)
 
 TEST(every_weight_in_its_place)
 {
-    T_RUNS(run_model(&run, ref_llama_write(&GROUPED, "grouped"), GGUF_F32, "grouped"));
+    T_RUNS(written_run(&run, ref_llama_write(&GROUPED, "grouped"), GGUF_F32, "grouped"));
     /* 3 of the model; of each layer 2 norms, 7 matrices, 7 biases */
     T_OK(run.file.n_tensors == 3 + 2 * 16);
     for (int i = 0; i < run.file.n_tensors; i++)
@@ -146,14 +85,14 @@ TEST(every_weight_in_its_place)
     T_OK(run.o.n_rows == 2 + 2 * 7 && run.o.rows[0].weight_error == 0);
     T_TEXT(run.o.rows[1].name, "model.layers.0.self_attn.q_proj.weight");
     T_OK(run.o.rows[2].n == 16 && run.o.rows[2].k == 24 && run.o.rows[2].bits == 32);
-    close_run(&run);
+    written_close(&run);
 }
 
 TEST(keys_of_the_model)
 {
     RefLlama m = GROUPED;
     m.config = "\"max_position_embeddings\": 77, \"rope_theta\": 5000.0, ";
-    T_RUNS(run_model(&run, ref_llama_write(&m, "keys"), GGUF_Q8_0, "keys"));
+    T_RUNS(written_run(&run, ref_llama_write(&m, "keys"), GGUF_Q8_0, "keys"));
     const RefGguf *f = &run.file;
     T_TEXT(ref_gguf_text(f, "general.architecture"), "llama");
     T_TEXT(ref_gguf_text(f, "general.name"), "keys");
@@ -173,7 +112,7 @@ TEST(keys_of_the_model)
     T_NEAR(ref_gguf_f32(f, "llama.attention.layer_norm_rms_epsilon"), 1e-5f, 0);
     T_TEXT(ref_gguf_text(f, "tokenizer.ggml.model"), "none");
     T_OK(run.o.warning && strstr(run.o.warning, "no tokenizer.json"));
-    close_run(&run);
+    written_close(&run);
 }
 
 /* --- encoding --- */
@@ -201,7 +140,7 @@ static const RefLlama WIDE = {.hidden = 256, .inter = 512, .vocab = 9, .layers =
 
 TEST(rows_are_permuted_then_encoded)
 {
-    T_RUNS(run_model(&run, ref_llama_write(&WIDE, "wide"), GGUF_Q4_K_M, "wide"));
+    T_RUNS(written_run(&run, ref_llama_write(&WIDE, "wide"), GGUF_Q4_K_M, "wide"));
     static const struct {
         const char *name;
         BlockType   type;
@@ -221,7 +160,7 @@ TEST(rows_are_permuted_then_encoded)
     T_OK(!ref_gguf_tensor(&run.file, "output.weight"));
     T_OK(run.o.rows[1].weight_error > 0.04 && run.o.rows[1].weight_error < 0.1);
     T_NEAR(run.o.rows[1].bits, 4.5, 0);
-    close_run(&run);
+    written_close(&run);
 }
 
 TEST(importance_of_the_inputs_of_each_matrix)
@@ -230,14 +169,14 @@ TEST(importance_of_the_inputs_of_each_matrix)
     static double        values[N_TAPS][512];
     static const double *of_taps[LAYERS * N_TAPS];
     float                narrow[512];
-    const char          *path = target("weighed");
+    const char          *path = written_path("weighed");
     for (int t = 0; t < N_TAPS; t++)
         for (int k = 0; k < 512; k++)
             values[t][k] = 0.01 + (k * (t + 3) % 17) * 0.3;
     for (int i = 0; i < LAYERS * N_TAPS; i++)
         of_taps[i] = values[i % N_TAPS];
     memset(&run, 0, sizeof run);
-    T_STATUS_OK(write_model(&run, ref_llama_write(&WIDE, "wide"), GGUF_Q4_0, path, of_taps));
+    T_STATUS_OK(written_write(&run, ref_llama_write(&WIDE, "wide"), GGUF_Q4_0, path, of_taps));
     T_RUNS(ref_gguf_open(&run.file, path));
     static const struct {
         const char *name;
@@ -256,14 +195,14 @@ TEST(importance_of_the_inputs_of_each_matrix)
         const RefGgufTensor *t = ref_gguf_tensor(&run.file, WANT[i].name);
         T_OK(t && same_blocks(t, WANT[i].type, WIDE.head_dim, narrow));
     }
-    close_run(&run);
+    written_close(&run);
 }
 
 TEST(rows_that_are_no_whole_blocks)
 {
     RefLlama m = {.hidden = 96, .inter = 100, .vocab = 7, .layers = 1, .heads = 3,
                   .kv_heads = 3, .head_dim = 32};
-    T_RUNS(run_model(&run, ref_llama_write(&m, "odd"), GGUF_Q4_K_M, "odd"));
+    T_RUNS(written_run(&run, ref_llama_write(&m, "odd"), GGUF_Q4_K_M, "odd"));
     const RefGgufTensor *q = ref_gguf_tensor(&run.file, "blk.0.attn_q.weight");
     const RefGgufTensor *down = ref_gguf_tensor(&run.file, "blk.0.ffn_down.weight");
     const RefGgufTensor *head = ref_gguf_tensor(&run.file, "output.weight");
@@ -275,7 +214,7 @@ TEST(rows_that_are_no_whole_blocks)
         memcpy(&half, down->data + 2 * i, sizeof half);
         T_OK(half == f16_from_f32(ref_llama_weight("model.layers.0.mlp.down_proj.weight", i)));
     }
-    close_run(&run);
+    written_close(&run);
 }
 
 /* --- which type --- */
@@ -330,9 +269,9 @@ TEST(rotations_survive)
     static float cs[2][POSITIONS * HALF], sn[2][POSITIONS * HALF];
     for (size_t i = 0; i < sizeof MODELS / sizeof *MODELS; i++) {
         char        folder[512];
-        const char *path = target(MODELS[i]);
+        const char *path = written_path(MODELS[i]);
         snprintf(folder, sizeof folder, "%s/golden/models/%s", DQ_TESTS, MODELS[i]);
-        T_RUNS(run_model(&run, folder, GGUF_F32, MODELS[i]));
+        T_RUNS(written_run(&run, folder, GGUF_F32, MODELS[i]));
         for (int side = 0; side < 2; side++) {
             ModelInfo info;
             T_STATUS_OK(model_info_open(&info, &run.arena, side ? path : folder));
@@ -348,7 +287,7 @@ TEST(rotations_survive)
             T_NEAR(cs[1][j], cs[0][j], 2e-5);
             T_NEAR(sn[1][j], sn[0][j], 2e-5);
         }
-        close_run(&run);
+        written_close(&run);
     }
 }
 
@@ -358,7 +297,7 @@ TEST(attention_of_yarn)
     RefLlama m = GROUPED;
     m.config = "\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4.0, \"mscale\": 0.5, "
                "\"mscale_all_dim\": 2.0, \"beta_fast\": 16}, \"max_position_embeddings\": 64, ";
-    T_RUNS(run_model(&run, ref_llama_write(&m, "yarn"), GGUF_F32, "yarn"));
+    T_RUNS(written_run(&run, ref_llama_write(&m, "yarn"), GGUF_F32, "yarn"));
     const RefGguf *f = &run.file;
     double         ln = log(4);
     T_TEXT(ref_gguf_text(f, "llama.rope.scaling.type"), "yarn");
@@ -368,221 +307,7 @@ TEST(attention_of_yarn)
            (1 + 0.05 * ln) / (1 + 0.2 * ln) / (1 + 0.1 * ln), 1e-7);
     T_NEAR(ref_gguf_f32(f, "llama.rope.scaling.yarn_beta_fast"), 16, 0);
     T_NEAR(ref_gguf_f32(f, "llama.rope.scaling.yarn_beta_slow"), 1, 0);
-    close_run(&run);
-}
-
-/* --- tokenizers --- */
-
-/* Ids of texts by the folder's tokenizer, and by that in the file. No text begins with a
- * space: before that, Metaspace puts no other, and llama.cpp does. */
-static const char *compare_ids(Arena *a, const char *folder, const char *file)
-{
-    static const char *const TEXTS[] = {
-        "The quick brown fox, it's 1234567 miles away!", "a  two  spaces\tand\n\nlines \r\n",
-        "na\u00efve \u4e2d\u6587 \U0001f600 DON'T HTTPServer", "x", "",
-    };
-    Tokenizer  *t[2] = {0};
-    const char *wrong = NULL;
-    if (tokenizer_open(&t[0], a, folder) != OK || tokenizer_open(&t[1], a, file) != OK)
-        wrong = status_text();
-    for (size_t i = 0; i < sizeof TEXTS / sizeof *TEXTS && !wrong; i++) {
-        int32_t *ids[2];
-        int64_t  n[2];
-        for (int side = 0; side < 2 && !wrong; side++)
-            if (tokenizer_encode(t[side], a, TEXTS[i], strlen(TEXTS[i]), true, &ids[side],
-                                 &n[side], NULL) != OK)
-                wrong = status_text();
-        if (!wrong && (n[0] != n[1] || memcmp(ids[0], ids[1], (size_t)n[0] * 4) != 0))
-            wrong = TEXTS[i];
-    }
-    for (int side = 0; side < 2; side++)
-        if (t[side])
-            tokenizer_close(t[side]);
-    return wrong;
-}
-
-TEST(tokenizers_give_the_same_ids)
-{
-    static const struct {
-        const char *name, *model, *pre;
-        bool        warns;
-    } WANT[] = {
-        {"llama3", "gpt2", "llama-bpe", false}, {"qwen2", "gpt2", "qwen2", false},
-        {"gpt2", "gpt2", "gpt-2", false},  {"gpt2_prefix", "gpt2", "gpt-2", true},
-        {"digits", "gpt2", "smollm", false}, {"o200k", "gpt2", "gpt-4o", false},
-        {"splits", "gpt2", "default", true}, {"llama2", "llama", "default", false},
-        {"meta_first", "llama", "default", false},
-    };
-    for (size_t i = 0; i < sizeof WANT / sizeof *WANT; i++) {
-        RefLlama m = {.hidden = 32, .inter = 32, .vocab = 2010, .layers = 1, .heads = 1,
-                      .kv_heads = 1, .head_dim = 32, .tied = true, .tokenizer = WANT[i].name};
-        const char *folder = ref_llama_write(&m, WANT[i].name);
-        T_RUNS(run_model(&run, folder, GGUF_Q8_0, WANT[i].name));
-        const RefGguf *f = &run.file;
-        T_TEXT(ref_gguf_text(f, "tokenizer.ggml.model"), WANT[i].model);
-        T_TEXT(ref_gguf_text(f, "tokenizer.ggml.pre"), WANT[i].pre);
-        T_OK(ref_gguf_count(f, "tokenizer.ggml.tokens", 8) == 2010);
-        T_OK(ref_gguf_count(f, "tokenizer.ggml.token_type", 5) == 2010);
-        T_TEXT(ref_gguf_item(f, "tokenizer.ggml.tokens", 2009), "[PAD2009]");
-        T_NEAR(ref_gguf_number(f, "tokenizer.ggml.token_type", 2009), 5, 0);
-        T_OK((run.o.warning != NULL) == WANT[i].warns);
-        if (!WANT[i].warns)
-            T_RUNS(compare_ids(&run.arena, folder, run.o.path));
-        close_run(&run);
-    }
-}
-
-TEST(special_tokens_of_a_byte_level_tokenizer)
-{
-    RefLlama m = {.hidden = 32, .inter = 32, .vocab = 2010, .layers = 1, .heads = 1,
-                  .kv_heads = 1, .head_dim = 32, .tied = true, .tokenizer = "digits",
-                  .config = "\"bos_token_id\": 0, \"eos_token_id\": 1, \"pad_token_id\": 7, "};
-    T_RUNS(run_model(&run, ref_llama_write(&m, "digits"), GGUF_Q8_0, "digits"));
-    const RefGguf *f = &run.file;
-    T_OK(ref_gguf_u32(f, "tokenizer.ggml.bos_token_id") == 0);
-    T_OK(ref_gguf_u32(f, "tokenizer.ggml.eos_token_id") == 1);
-    T_OK(ref_gguf_u32(f, "tokenizer.ggml.padding_token_id") == 7);
-    T_OK(ref_gguf_bool(f, "tokenizer.ggml.add_bos_token") == 1);  // <s> A </s>
-    T_OK(ref_gguf_bool(f, "tokenizer.ggml.add_eos_token") == 1);
-    T_TEXT(ref_gguf_item(f, "tokenizer.ggml.tokens", 0), "<s>");
-    T_NEAR(ref_gguf_number(f, "tokenizer.ggml.token_type", 0), 3, 0);
-    T_NEAR(ref_gguf_number(f, "tokenizer.ggml.token_type", 5), 1, 0);
-    T_OK(ref_gguf_count(f, "tokenizer.ggml.merges", 8) == 742);
-    T_OK(!ref_gguf_key(f, "tokenizer.ggml.scores"));
-    close_run(&run);
-}
-
-TEST(scores_merge_in_the_order_of_the_merges)
-{
-    RefLlama m = {.hidden = 32, .inter = 32, .vocab = 1600, .layers = 1, .heads = 1,
-                  .kv_heads = 1, .head_dim = 32, .tied = true, .tokenizer = "llama2"};
-    T_RUNS(run_model(&run, ref_llama_write(&m, "llama2"), GGUF_Q8_0, "llama2"));
-    const RefGguf *f = &run.file;
-    T_OK(ref_gguf_count(f, "tokenizer.ggml.scores", 6) == 1600);
-    T_OK(!ref_gguf_key(f, "tokenizer.ggml.merges"));
-    T_OK(ref_gguf_bool(f, "tokenizer.ggml.add_space_prefix") == 1);
-    T_OK(ref_gguf_bool(f, "tokenizer.ggml.add_bos_token") == 1);
-    T_OK(ref_gguf_u32(f, "tokenizer.ggml.unknown_token_id") == 0);
-    T_NEAR(ref_gguf_number(f, "tokenizer.ggml.token_type", 0), 2, 0);
-    double best = -1e9;
-    int    bytes = 0;
-    for (int i = 0; i < 1500; i++) {
-        double kind = ref_gguf_number(f, "tokenizer.ggml.token_type", i);
-        bytes += kind == 6;
-        if (kind == 1)
-            best = fmax(best, ref_gguf_number(f, "tokenizer.ggml.scores", i));
-    }
-    T_OK(bytes == 256);
-    T_NEAR(best, 0, 0);  // the first merge
-    close_run(&run);
-}
-
-/* Files in the test's folder that begin with name. */
-static int n_files(const char *name)
-{
-    int  n = 0;
-    DIR *d = opendir(check_tmp());
-    for (struct dirent *e; d && (e = readdir(d));)
-        n += strncmp(e->d_name, name, strlen(name)) == 0;
-    if (d)
-        closedir(d);
-    return n;
-}
-
-static bool put_file(const char *folder, const char *name, const char *text)
-{
-    char path[600];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *f = fopen(path, "w");
-    return f && fputs(text, f) >= 0 && fclose(f) == 0;
-}
-
-/* All that the fixtures do not have: both spellings of merges, spaces inside pieces, a
- * control token that is not marked, named templates, three places of special tokens. */
-TEST(tokenizer_written_by_hand)
-{
-    RefLlama    m = {.hidden = 32, .inter = 32, .vocab = 8, .layers = 1, .heads = 1,
-                     .kv_heads = 1, .head_dim = 32, .tied = true};
-    const char *folder = ref_llama_write(&m, "byhand");
-    T_OK(folder && put_file(folder, "tokenizer.json",
-        "{\"added_tokens\": [{\"id\": 4, \"content\": \"<|x|>\", \"special\": false},"
-        " {\"id\": 6, \"content\": \"yes\", \"special\": false}],"
-        " \"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false},"
-        " \"model\": {\"type\": \"BPE\","
-        " \"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2, \"c d\": 3},"
-        " \"merges\": [\"a b\", [\"c d\", \"b\"]]}}"));
-    T_OK(put_file(folder, "tokenizer_config.json",
-        "{\"bos_token\": {\"content\": \"<|x|>\"}, \"add_bos_token\": true, \"chat_template\": "
-        "[{\"name\": \"tools\", \"template\": \"T\"}, "
-        "{\"name\": \"default\", \"template\": \"{{ x }}\"}]}"));
-    T_OK(put_file(folder, "special_tokens_map.json", "{\"pad_token\": \"yes\"}"));
-    T_RUNS(run_model(&run, folder, GGUF_Q8_0, "byhand"));
-    const RefGguf *f = &run.file;
-    static const int KINDS[8] = {1, 1, 1, 1, 3, 5, 4, 5};
-    for (int i = 0; i < 8; i++)
-        T_NEAR(ref_gguf_number(f, "tokenizer.ggml.token_type", i), KINDS[i], 0);
-    T_TEXT(ref_gguf_item(f, "tokenizer.ggml.tokens", 4), "<|x|>");
-    T_TEXT(ref_gguf_item(f, "tokenizer.ggml.tokens", 5), "[PAD5]");
-    T_TEXT(ref_gguf_item(f, "tokenizer.ggml.merges", 0), "a b");
-    T_TEXT(ref_gguf_item(f, "tokenizer.ggml.merges", 1), "c\xc4\xa0" "d b");
-    T_OK(ref_gguf_u32(f, "tokenizer.ggml.bos_token_id") == 4);
-    T_OK(ref_gguf_u32(f, "tokenizer.ggml.eos_token_id") == 2);  // of the config's class
-    T_OK(ref_gguf_u32(f, "tokenizer.ggml.padding_token_id") == 6);
-    T_OK(ref_gguf_bool(f, "tokenizer.ggml.add_bos_token") == 1);
-    T_OK(ref_gguf_bool(f, "tokenizer.ggml.add_eos_token") == 0);
-    T_TEXT(ref_gguf_text(f, "tokenizer.chat_template"), "{{ x }}");
-    close_run(&run);
-    T_OK(put_file(folder, "chat_template.jinja", "newer"));
-    T_RUNS(run_model(&run, folder, GGUF_Q8_0, "byhand"));
-    T_TEXT(ref_gguf_text(f, "tokenizer.chat_template"), "newer");
-    close_run(&run);
-}
-
-TEST(broken_tokenizers)
-{
-    static const struct {
-        const char *text, *sentence;
-        Status      code;
-    } CASES[] = {
-        {"{", "tokenizer.json", ERR_FORMAT},
-        {"{\"model\": 3}", "model is a number, expected an object", ERR_FORMAT},
-        {"{\"model\": {\"type\": \"Unigram\", \"vocab\": []}}", "\"Unigram\"", ERR_UNSUPPORTED},
-        {"{\"pre_tokenizer\": {\"type\": \"ByteLevel\"}, \"model\": {\"vocab\": {}}}",
-         "merges is missing, expected a list", ERR_FORMAT},
-        {"{\"pre_tokenizer\": {\"type\": \"ByteLevel\"}, \"model\": {\"vocab\": {\"a\": -1}, "
-         "\"merges\": []}}", "the id of token \"a\"", ERR_FORMAT},
-        {"{\"pre_tokenizer\": {\"type\": \"ByteLevel\"}, \"model\": {\"vocab\": {\"a\": 0}, "
-         "\"merges\": [\"ab\"]}}", "merges[0] is no pair", ERR_FORMAT},
-        {"{\"pre_tokenizer\": {\"type\": \"ByteLevel\"}, \"added_tokens\": [{\"id\": 1}], "
-         "\"model\": {\"vocab\": {\"a\": 0}, \"merges\": []}}", "added_tokens[0]", ERR_FORMAT},
-        {"{\"model\": {\"byte_fallback\": true, \"vocab\": {\"<0x00>\": 0}, \"merges\": []}}",
-         "without the token <0x01>", ERR_UNSUPPORTED},
-    };
-    RefLlama    m = {.hidden = 32, .inter = 32, .vocab = 8, .layers = 1, .heads = 1,
-                     .kv_heads = 1, .head_dim = 32, .tied = true};
-    const char *folder = ref_llama_write(&m, "broken");
-    memset(&run, 0, sizeof run);
-    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
-        T_OK(put_file(folder, "tokenizer.json", CASES[i].text));
-        T_FAILS(write_model(&run, folder, GGUF_Q8_0, target("broken-x"), NULL), CASES[i].code,
-                CASES[i].sentence);
-        T_OK(n_files("broken-x") == 0);
-    }
-    close_run(&run);
-}
-
-TEST(tokenizers_that_gguf_has_no_name_for)
-{
-    RefLlama m = {.hidden = 32, .inter = 32, .vocab = 2000, .layers = 1, .heads = 1,
-                  .kv_heads = 1, .head_dim = 32, .tied = true, .tokenizer = "meta_never"};
-    memset(&run, 0, sizeof run);
-    T_FAILS(write_model(&run, ref_llama_write(&m, "never"), GGUF_Q8_0, target("x"), NULL),
-            ERR_UNSUPPORTED, "BPE without bytes");
-    m.tokenizer = "gpt2";
-    m.vocab = 1999;
-    T_FAILS(write_model(&run, ref_llama_write(&m, "few"), GGUF_Q8_0, target("x"), NULL),
-            ERR_SHAPE, "the embedding has 1999 rows");
-    close_run(&run);
+    written_close(&run);
 }
 
 /* --- refusals and failures --- */
@@ -591,7 +316,7 @@ static Status write_golden(const char *model)
 {
     char folder[512];
     snprintf(folder, sizeof folder, "%s/golden/models/%s", DQ_TESTS, model);
-    return write_model(&run, folder, GGUF_Q8_0, target("x"), NULL);
+    return written_write(&run, folder, GGUF_Q8_0, written_path("x"), NULL);
 }
 
 TEST(what_the_llama_graph_cannot_say)
@@ -602,32 +327,32 @@ TEST(what_the_llama_graph_cannot_say)
     T_FAILS(write_golden("llama_mqa_relu"), ERR_UNSUPPORTED, "activation relu");
     T_FAILS(write_golden("rope_dynamic"), ERR_UNSUPPORTED, "rope_type dynamic");
     T_FAILS(write_golden("rope_yarn_mscale"), ERR_UNSUPPORTED, "truncate false");
-    close_run(&run);
+    written_close(&run);
 }
 
 TEST(a_failed_run_leaves_nothing)
 {
     RefLlama    m = GROUPED;
-    const char *path = target("spoiled");
+    const char *path = written_path("spoiled");
     memset(&run, 0, sizeof run);
     m.spoiled = "lm_head.weight";  // the last that is written
     m.spoil = NAN;
-    T_FAILS(write_model(&run, ref_llama_write(&m, "bad"), GGUF_Q4_0, path, NULL), ERR_RANGE,
+    T_FAILS(written_write(&run, ref_llama_write(&m, "bad"), GGUF_Q4_0, path, NULL), ERR_RANGE,
             "lm_head.weight[10,23] is NaN");
-    T_OK(n_files("spoiled") == 0);
+    T_OK(written_files("spoiled") == 0);
     m.spoil = 70000;
-    T_FAILS(write_model(&run, ref_llama_write(&m, "bad"), GGUF_F16, path, NULL), ERR_RANGE,
+    T_FAILS(written_write(&run, ref_llama_write(&m, "bad"), GGUF_F16, path, NULL), ERR_RANGE,
             "lm_head.weight has weights beyond what F16 can hold");
-    T_OK(n_files("spoiled") == 0);
-    T_FAILS(write_model(&run, ref_llama_write(&m, "bad"), GGUF_F16, "/nowhere/x.gguf", NULL),
+    T_OK(written_files("spoiled") == 0);
+    T_FAILS(written_write(&run, ref_llama_write(&m, "bad"), GGUF_F16, "/nowhere/x.gguf", NULL),
             ERR_IO, "/nowhere/x.gguf");
-    close_run(&run);
+    written_close(&run);
 }
 
 TEST(what_is_there_is_kept_unless_asked)
 {
     Layers      l;
-    const char *path = target("there"), *folder = ref_llama_write(&GROUPED, "grouped");
+    const char *path = written_path("there"), *folder = ref_llama_write(&GROUPED, "grouped");
     memset(&run, 0, sizeof run);
     GgufRow rows[64];
     T_STATUS_OK(layers_open(&l, &run.arena, folder));
@@ -643,9 +368,9 @@ TEST(what_is_there_is_kept_unless_asked)
     T_FAILS(gguf_write(&run.arena, &o), ERR_USAGE, "no GGUF file");
     layers_close(&l);
     /* and a GGUF is no source */
-    T_FAILS(write_model(&run, path, GGUF_Q8_0, target("again"), NULL), ERR_UNSUPPORTED,
+    T_FAILS(written_write(&run, path, GGUF_Q8_0, written_path("again"), NULL), ERR_UNSUPPORTED,
             "config.json");
-    close_run(&run);
+    written_close(&run);
 }
 
 TEST(every_allocation_may_fail)
@@ -655,7 +380,7 @@ TEST(every_allocation_may_fail)
                      .config = "\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8.0, "
                                "\"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0, "
                                "\"original_max_position_embeddings\": 64}, "};
-    const char *folder = ref_llama_write(&m, "memory"), *path = target("memory");
+    const char *folder = ref_llama_write(&m, "memory"), *path = written_path("memory");
     Status      s = ERR_MEMORY;
     int64_t     k = 0;
     while (s != OK) {
@@ -670,7 +395,7 @@ TEST(every_allocation_may_fail)
         layers_close(&l);
         arena_close(&a);
         T_OK(s == OK || s == ERR_MEMORY);
-        T_OK(n_files("memory.gguf") == (s == OK));
+        T_OK(written_files("memory.gguf") == (s == OK));
         T_OK(k < 10000);
     }
     T_OK(k > 20);
@@ -683,13 +408,13 @@ TEST(threads_do_not_change_the_bytes)
     const char    *folder = ref_llama_write(&WIDE, "wide");
     for (int threads = 1; threads <= 3; threads += 2) {
         omp_set_num_threads(threads);
-        T_RUNS(run_model(&run, folder, GGUF_Q4_0, "threads"));
+        T_RUNS(written_run(&run, folder, GGUF_Q4_0, "threads"));
         T_OK(threads == 1 ? run.file.n <= sizeof first * 8 : run.file.n == n);
         size_t part = run.file.n < sizeof first ? run.file.n : sizeof first;
         if (threads == 1)
             memcpy(first, run.file.bytes, part);
         T_OK(memcmp(first, run.file.bytes, part) == 0);
         n = run.file.n;
-        close_run(&run);
+        written_close(&run);
     }
 }
