@@ -51,8 +51,8 @@ struct Packed {
 };
 
 /* Scales are finite, and so are their products with codes; bytes are codes. Numbers of
- * PACKED_NUMBERS are looked at as they are read. ERR_RANGE names path (of the folder), file, tensor
- * and place. */
+ * PACKED_NUMBERS are looked at as they are read. ERR_RANGE names path (of the folder),
+ * file, tensor and place. */
 MUST_USE Status packed_check(const Packed *p, const char *path);
 
 /* Rows first .. first + n as f32 into out [n,K]: scale * (code - zero), rounded once.

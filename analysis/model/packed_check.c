@@ -59,8 +59,8 @@ static Status check_bytes(const Packed *p, const char *path)
     for (int64_t i = 0; i < n; i++)
         bad = codes[i] < low || codes[i] > high ? i64_min(bad, i) : bad;
     if (bad < n)
-        FAIL(ERR_RANGE, "%s/%s: tensor %s[%lld,%lld] is %d, expected a code of %d bits, %d to %d",
-             path, p->codes->file, p->codes->name, (long long)(bad / p->k),
+        FAIL(ERR_RANGE, "%s/%s: tensor %s[%lld,%lld] is %d, expected a code of %d bits, %d to "
+             "%d", path, p->codes->file, p->codes->name, (long long)(bad / p->k),
              (long long)(bad % p->k), codes[bad], p->bits, low, high);
     return OK;
 }

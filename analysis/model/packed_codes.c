@@ -98,8 +98,8 @@ static void fill_rows(Codes *c, int8_t *codes, float *scales, float *offsets, co
         for (int64_t r = row; r < i64_min(p->n, row + PACKED_TILE); r++) {
             float *o = offsets ? offsets + r * G : NULL;
             if (p->kind == PACKED_BLOCKS)
-                block_codes(codes + r * p->k, scales + r * G, o, p->block, packed_file_row(p, r),
-                            p->k);
+                block_codes(codes + r * p->k, scales + r * G, o, p->block,
+                            packed_file_row(p, r), p->k);
             else
                 fill_scales(scales + r * G, o, p, r);
         }

@@ -36,8 +36,8 @@ static Status read_shape(Packed *p, Join *j, const ModelTensor *t, const char *m
     TRY(join_shape(j, s, tensor_1d(DTYPE_I64, NULL, 2)));
     memcpy(shape, s->view.data, sizeof shape);
     if (shape[0] != t->view.shape[0] || shape[1] < 1 || shape[1] > INT32_MAX)
-        FAIL(ERR_SHAPE, "%s/%s: tensor %s is %lld, %lld, expected %lld rows as %s has, and 1 to "
-             "%d columns", j->folder, s->file, s->name, (long long)shape[0],
+        FAIL(ERR_SHAPE, "%s/%s: tensor %s is %lld, %lld, expected %lld rows as %s has, and 1 "
+             "to %d columns", j->folder, s->file, s->name, (long long)shape[0],
              (long long)shape[1], (long long)t->view.shape[0], t->name, INT32_MAX);
     p->n = shape[0];
     p->k = shape[1];

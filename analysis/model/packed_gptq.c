@@ -23,8 +23,8 @@ static Status read_size(Packed *p, const Join *j, const ModelTensor *t,
     if (j->q->exceptions && index && p->k > 0 && p->k <= INT32_MAX)
         bits = words * WORD / p->k;
     if (bits != 2 && bits != 3 && bits != 4 && bits != 8)
-        FAIL(ERR_SHAPE, "%s/%s: tensor %s has %lld words for %lld inputs, expected 2, 3, 4 or 8 "
-             "bits for each", j->folder, t->file, t->name, (long long)words, (long long)p->k);
+        FAIL(ERR_SHAPE, "%s/%s: tensor %s has %lld words for %lld inputs, expected 2, 3, 4 or "
+             "8 bits for each", j->folder, t->file, t->name, (long long)words, (long long)p->k);
     p->n = t->view.shape[1];
     p->bits = (int)bits;
     if (p->k < 1 || p->k > INT32_MAX)

@@ -44,8 +44,8 @@ Status join_needed(const ModelTensor **out, Join *j, const char *module, const c
 Status join_dtype(const Join *j, const ModelTensor *t, Dtype dtype)
 {
     if (t->view.dtype != dtype)
-        FAIL(ERR_UNSUPPORTED, "%s/%s: tensor %s is %s, expected %s", j->folder, t->file, t->name,
-             dtype_name(t->view.dtype), dtype_name(dtype));
+        FAIL(ERR_UNSUPPORTED, "%s/%s: tensor %s is %s, expected %s", j->folder, t->file,
+             t->name, dtype_name(t->view.dtype), dtype_name(dtype));
     return OK;
 }
 

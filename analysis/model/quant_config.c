@@ -214,7 +214,8 @@ static Status compressed_summary(QuantConfig *q, Arena *a, const char *format,
 static Status read_compressed(QuantConfig *q, Arena *a, const Json *v, const char *where)
 {
     static const Key FORMAT = {"format", KEY_TEXT, true, 0, 0, 0};
-    const Json      *groups = json_member(v, "config_groups"), *ignore = json_member(v, "ignore");
+    const Json      *groups = json_member(v, "config_groups");
+    const Json      *ignore = json_member(v, "ignore");
     const char      *format = NULL;
     int64_t          activations = 0;
     TRY(keys_read(&format, &FORMAT, 1, v, where));
@@ -233,8 +234,8 @@ static Status read_compressed(QuantConfig *q, Arena *a, const Json *v, const cha
         const Json *group = &groups->at[q->n_groups];
         char        inside[KEYS_WHERE];
         if (group->kind != JSON_OBJECT)
-            FAIL(ERR_UNSUPPORTED, "%sconfig_groups.%.80s is %s, expected an object with targets "
-                 "and weights", where, group->key, json_kind_name(group->kind));
+            FAIL(ERR_UNSUPPORTED, "%sconfig_groups.%.80s is %s, expected an object with "
+                 "targets and weights", where, group->key, json_kind_name(group->kind));
         snprintf(inside, sizeof inside, "%.800sconfig_groups.%.80s.", where, group->key);
         TRY(read_group(&q->groups[q->n_groups], &activations, group, format, inside));
     }
