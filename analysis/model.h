@@ -83,7 +83,7 @@ typedef struct {
     void      *edit_context;
 } ModelOptions;
 
-/* Loads a Hugging Face folder. Text and tables go to a, weights to be. Errors
+/* Loads a Hugging Face folder or a GGUF file. Text and tables go to a, weights to be. Errors
  * name the file and the tensor or key, what was expected and what came. */
 MUST_USE Status model_load(Model *m, Arena *a, Backend *be, const char *path,
                            const ModelOptions *options);

@@ -35,7 +35,7 @@ static Status check_source(const Run *r)
     const ModelInfo *info = &r->layers.info;
     for (int64_t i = 0; i < info->n_tensors; i++) {
         char format[32];
-        if (info->tensors[i].packed && !r->o->requantize)
+        if (info->quantization && info->tensors[i].packed && !r->o->requantize)
             FAIL(ERR_USAGE, "%s: tensor %s is quantized already (%s); give --requantize to "
                  "quantize what it decodes to", info->path, info->tensors[i].name,
                  model_tensor_format(&info->tensors[i], format));

@@ -51,7 +51,7 @@ static Status load(Loaded *l, Session *se, const char *path, const char *spec,
         return OK;
     TRY(tokenizer_open(&l->tokenizer, &l->arena, path));
     if (tokenizer_size(l->tokenizer) > l->model.config.vocab)
-        FAIL(ERR_RANGE, "%s: tokenizer.json has ids up to %lld, the embedding %lld rows", path,
+        FAIL(ERR_RANGE, "%s: its tokenizer has ids up to %lld, the embedding %lld rows", path,
              (long long)tokenizer_size(l->tokenizer) - 1, (long long)l->model.config.vocab);
     return OK;
 }
