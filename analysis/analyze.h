@@ -10,7 +10,7 @@ enum { MAPS_NONE = -2, MAPS_LARGEST = -1 };  // for maps_layer
 
 typedef struct {
     bool             record;        // false: the same pass without a probe
-    LogitQuant       quant;         // {16} for none
+    RunQuant       quant;         // {16} for none
     int64_t          batch_tokens;  // 0: SCORE_BATCH_TOKENS
     const char      *text_name;     // the text's files, kept as an attribute; or NULL
     /* Whole maps of one layer for one passage, maps/...: the layer with the

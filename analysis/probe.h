@@ -24,11 +24,16 @@ typedef struct {
 
 MUST_USE Status probe_init(Probe *p, Arena *a, const Model *m, int64_t n_positions);
 
-/* Fake quantization of attention logits in all layers. */
+typedef enum { ACTS_TOKEN, ACTS_TENSOR } ActScale;
+
+/* What is rounded, in all layers, while a pass runs. bits 16 and the rest 0: nothing. */
 typedef struct {
-    int        bits;      // 16: none
+    int        bits;       // attention logits: 16 none; 8, 6, 4
     LogitScale scale;
-} LogitQuant;
+    int        acts;       // inputs of the linear layers of blocks: 0 none; 8, 6, 4;
+    ActScale   act_scale;  //   absmax of a token, or of all tokens of a sequence
+    int        kv;         // keys (per channel) and values (per token): 0 none; 8, 4
+} RunQuant;
 
 /* Keys and values of one sequence, for generation. */
 typedef struct Cache Cache;
@@ -38,7 +43,7 @@ MUST_USE Status cache_init(Cache **c, Model *m, Arena *a, int64_t capacity);
  * by the caller). ids[T] for the batch. positions start at 0 in each sequence
  * (at the cache's length with a cache, which takes one sequence). */
 MUST_USE Status model_forward(Model *m, Tensor *out, const int32_t *ids, const Batch *batch,
-                              LogitQuant quant, Probe *probe, Cache *cache);
+                              RunQuant quant, Probe *probe, Cache *cache);
 
 /* Adds the probe's figures to the set: DESIGN section 4; names in README. */
 MUST_USE Status probe_series(const Probe *p, const Model *m, SeriesSet *set);

@@ -20,7 +20,7 @@ enum { SCORE_BATCH_TOKENS = 4096 };
 
 typedef struct {
     Model          *model;
-    LogitQuant      quant;
+    RunQuant      quant;
     Probe          *probe;         // records what passes, or NULL
     int64_t         batch_tokens;  // 0: SCORE_BATCH_TOKENS; a longer sequence goes alone
     const Progress *progress;      // or NULL

@@ -87,7 +87,7 @@ static Status run_cell(Study *s, int64_t weights, int64_t bits, Model *m)
     StudyCell *c = study_cell(s, weights, bits);
     Scorer     sc = {
         .model = m,
-        .quant = {s->o.bits[bits], s->o.scale},
+        .quant = {.bits = s->o.bits[bits], .scale = s->o.scale},
         .batch_tokens = s->o.batch_tokens,
         .progress = s->o.progress,
         .done = s->done,

@@ -251,7 +251,7 @@ static Status run(Pass *p, Tensor *out, const int32_t *ids)
 }
 
 Status model_forward(Model *m, Tensor *out, const int32_t *ids, const Batch *batch,
-                     LogitQuant quant, Probe *probe, Cache *cache)
+                     RunQuant quant, Probe *probe, Cache *cache)
 {
     Pass p = {.m = m, .batch = batch, .probe = probe, .quant = quant, .cache = cache};
     ArenaMark mark = backend_mark(m->backend);

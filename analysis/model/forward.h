@@ -11,7 +11,7 @@ typedef struct {
     Model       *m;
     const Batch *batch;
     Probe       *probe;          // or NULL
-    LogitQuant   quant;
+    RunQuant   quant;
     Cache       *cache;          // or NULL
     int64_t      T;
     int32_t     *place;          // [T] position of each row in its sequence

@@ -71,7 +71,7 @@ static Status prepare(ModelStudy *ms, SeriesSet *set, Session *se, const Compari
 {
     AnalyzeOptions a = {
         .record = true,
-        .quant = {16, SCALE_TENSOR},
+        .quant = {.bits = 16},
         .maps_layer = se->s.maps_layer >= 0 ? se->s.maps_layer : MAPS_LARGEST,
         .progress = &se->progress,
     };

@@ -206,7 +206,7 @@ static Status measure(Perplexity *p, Session *se, const char *path, const Window
 {
     Loaded l;
     TRY(loaded_open(&l, se, path, "fp", false));
-    Scorer sc = {.model = &l.model, .quant = {16, SCALE_TENSOR}, .progress = &se->progress,
+    Scorer sc = {.model = &l.model, .quant = {.bits = 16}, .progress = &se->progress,
                  .what = what, .total = w->n_tokens};
     Status s = perplexity_run(p, &sc, w);
     loaded_close(&l);

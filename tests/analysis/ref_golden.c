@@ -162,7 +162,7 @@ static Status run_in_backend(Run *r, Subject *s, const int32_t *ids, const Batch
     Tensor  final, logits;
     TRY(backend_tensor(&s->be, &final, 2, (int64_t[]){T, c->hidden}));
     TRY(backend_tensor(&s->be, &logits, 2, (int64_t[]){T, c->vocab}));
-    TRY(model_forward(&s->m, &final, ids, batch, (LogitQuant){.bits = 16}, probe, cache));
+    TRY(model_forward(&s->m, &final, ids, batch, (RunQuant){.bits = 16}, probe, cache));
     TRY(op_linear(&s->be, &logits, &final, &s->m.head));
     TRY(backend_download(&s->be, r->final, &final));
     return backend_download(&s->be, r->logits, &logits);

@@ -101,7 +101,7 @@ void tiny_close(TinyModel *m)
 }
 
 /* Logits [T,V] of one sequence, on the host. */
-static Status logits_of(Model *m, float *host, LogitQuant quant, const int32_t *ids, int64_t T)
+static Status logits_of(Model *m, float *host, RunQuant quant, const int32_t *ids, int64_t T)
 {
     int32_t start[2] = {0, (int32_t)T};
     int64_t number = 0;
@@ -126,7 +126,7 @@ static double log_softmax_at(const float *logits, int64_t V, int32_t target, int
     return target < 0 ? 0 : (double)logits[target] - logits[*best] - log(sum);
 }
 
-Status tiny_score(Model *m, LogitQuant quant, const Sequences *s, double *logprob,
+Status tiny_score(Model *m, RunQuant quant, const Sequences *s, double *logprob,
                   int32_t *best)
 {
     int64_t V = m->config.vocab;

@@ -29,7 +29,7 @@ void   tiny_close(TinyModel *m);
 
 /* What score_run must give, in double and one sequence at a time: log p of each
  * target (0 without one) and the first choice of every row. */
-Status tiny_score(Model *m, LogitQuant quant, const Sequences *s, double *logprob,
+Status tiny_score(Model *m, RunQuant quant, const Sequences *s, double *logprob,
                   int32_t *best);
 
 /* Writes check_tmp()/name; returns its path (one of four buffers in turn). */

@@ -44,7 +44,7 @@ static void bench_close(Bench *b)
 }
 
 static const AnalyzeOptions ALL = {
-    .record = true, .quant = {16, SCALE_TENSOR}, .maps_layer = MAPS_LARGEST,
+    .record = true, .quant = {.bits = 16}, .maps_layer = MAPS_LARGEST,
     .text_name = "text.txt",
 };
 
@@ -83,7 +83,7 @@ TEST(recording_changes_no_score)
     Bench b;
     T_STATUS_OK(bench_open(&b, "diff_gqa"));
     Perplexity plain;
-    Scorer     sc = {.model = &b.m.model, .quant = {16, SCALE_TENSOR}};
+    Scorer     sc = {.model = &b.m.model, .quant = {.bits = 16}};
     T_STATUS_OK(perplexity_run(&plain, &sc, &b.w));
     T_STATUS_OK(run(&b, &ALL));
     T_NEAR(b.p.nll, plain.nll, 0);

@@ -63,7 +63,7 @@ static Status forward(float *host, Opened *o, const int32_t *ids, int64_t T)
     int32_t    start[2] = {0, (int32_t)T};
     int64_t    number = 0;
     Batch      batch = {1, start, &number};
-    LogitQuant none = {.bits = 16};
+    RunQuant none = {.bits = 16};
     Tensor     x, y;
     TRY(backend_tensor(&o->backend, &x, 2, (int64_t[]){T, o->model.config.hidden}));
     TRY(backend_tensor(&o->backend, &y, 2, (int64_t[]){T, o->model.config.vocab}));

@@ -24,7 +24,7 @@ static Status random_windows(Windows *w, Arena *a, int64_t n, int32_t bos)
     return windows_from_ids(w, a, "random", ids, n, bos, &o);
 }
 
-static bool agrees(const char *name, LogitQuant quant)
+static bool agrees(const char *name, RunQuant quant)
 {
     TinyModel  m;
     Windows    w;
@@ -55,10 +55,10 @@ static bool agrees(const char *name, LogitQuant quant)
 
 TEST(agrees_with_whole_logits)
 {
-    T_OK(agrees("diff_gqa", (LogitQuant){16, SCALE_TENSOR}));
-    T_OK(agrees("llama_gqa", (LogitQuant){16, SCALE_TENSOR}));
-    T_OK(agrees("diff_gqa", (LogitQuant){4, SCALE_TENSOR}));
-    T_OK(agrees("llama_gqa", (LogitQuant){6, SCALE_HEAD}));
+    T_OK(agrees("diff_gqa", (RunQuant){.bits = 16}));
+    T_OK(agrees("llama_gqa", (RunQuant){.bits = 16}));
+    T_OK(agrees("diff_gqa", (RunQuant){.bits = 4, .scale = SCALE_TENSOR}));
+    T_OK(agrees("llama_gqa", (RunQuant){.bits = 6, .scale = SCALE_HEAD}));
 }
 
 TEST(batches_and_threads_leave_no_trace)
@@ -68,7 +68,7 @@ TEST(batches_and_threads_leave_no_trace)
     TinyModel m;
     T_STATUS_OK(tiny_open(&m, "diff_gqa"));
     T_STATUS_OK(random_windows(&w, &m.arena, 500, TINY_BOS));
-    Scorer sc = {.model = &m.model, .quant = {4, SCALE_TENSOR}};
+    Scorer sc = {.model = &m.model, .quant = {.bits = 4}};
     T_STATUS_OK(score_run(&sc, &w.seq, logprob, best));
     for (int i = 0; i < 8; i++) {
         int before = omp_get_max_threads();
@@ -109,7 +109,7 @@ TEST(progress_counts_tokens)
     Progress   progress = {see, &seen};
     T_STATUS_OK(tiny_open(&m, "llama_gqa"));
     T_STATUS_OK(random_windows(&w, &m.arena, 100, -1));
-    Scorer sc = {.model = &m.model, .quant = {16, SCALE_TENSOR}, .batch_tokens = CONTEXT,
+    Scorer sc = {.model = &m.model, .quant = {.bits = 16}, .batch_tokens = CONTEXT,
                  .progress = &progress, .what = "scoring", .total = 1000};
     T_STATUS_OK(perplexity_run(&p, &sc, &w));
     T_OK(seen.calls == 3 && seen.done == 100 && seen.total == 1000 && sc.done == 100);
@@ -126,7 +126,7 @@ TEST(ids_outside_the_vocabulary_are_named)
     int32_t    wrong[4] = {5, 6, 101, 7};
     T_STATUS_OK(tiny_open(&m, "llama_gqa"));
     T_STATUS_OK(windows_from_ids(&w, &m.arena, "x", wrong, 4, 1, &o));
-    Scorer sc = {.model = &m.model, .quant = {16, SCALE_TENSOR}};
+    Scorer sc = {.model = &m.model, .quant = {.bits = 16}};
     T_FAILS(perplexity_run(&p, &sc, &w), ERR_RANGE, "101");
     tiny_close(&m);
 }
@@ -140,7 +140,7 @@ TEST(every_allocation_may_fail)
     int64_t    k = 0;
     T_STATUS_OK(tiny_open(&m, "diff_gqa"));
     T_STATUS_OK(random_windows(&w, &m.arena, 60, 1));
-    Scorer sc = {.model = &m.model, .quant = {16, SCALE_TENSOR}, .batch_tokens = CONTEXT};
+    Scorer sc = {.model = &m.model, .quant = {.bits = 16}, .batch_tokens = CONTEXT};
     T_STATUS_OK(perplexity_run(&whole, &sc, &w));
     size_t used = m.backend.arena.used;
     while (s != OK) {

@@ -190,7 +190,7 @@ static int next_character(Model *m, const char *text)
     for (int64_t i = 0; i < n; i++)
         targets[i] = -1;
     Sequences s = {1, start, ids, targets, NULL};
-    if (tiny_score(m, (LogitQuant){16, SCALE_TENSOR}, &s, logprob, best) != OK)
+    if (tiny_score(m, (RunQuant){.bits = 16}, &s, logprob, best) != OK)
         return -1;
     int c = best[n - 1] + 29;
     return c > ' ' && c <= '~' && !strchr("42\"\\", c) ? c : -1;
@@ -251,7 +251,7 @@ TEST(correct_is_what_greedy_decoding_writes)
     write_episodes(text, &m.model);
     T_STATUS_OK(load(&l, text, 128, false));
     for (int turn = 0; turn < 3; turn++) {
-        Scorer sc = {.model = &m.model, .quant = {16, SCALE_TENSOR},
+        Scorer sc = {.model = &m.model, .quant = {.bits = 16},
                      .batch_tokens = (const int[]){1, 70, 5000}[turn]};
         memset(correct, 9, sizeof correct);
         T_STATUS_OK(retrieval_run(&l.r, &sc, correct));
@@ -283,7 +283,7 @@ TEST(spans_reach_the_probe_whatever_the_batch)
     int n = (int)(m.model.config.n_layers * m.model.config.n_heads);
     for (int turn = 0; turn < 2; turn++) {
         Probe  probe = {.shares = shares[turn]};
-        Scorer sc = {.model = &m.model, .quant = {16, SCALE_TENSOR}, .probe = &probe,
+        Scorer sc = {.model = &m.model, .quant = {.bits = 16}, .probe = &probe,
                      .batch_tokens = turn ? 5000 : 1};
         T_STATUS_OK(retrieval_run(&l.r, &sc, correct));
     }

@@ -75,7 +75,7 @@ TEST(cells_are_single_runs)
     for (int i = 0; i < 3; i++) {
         Perplexity p;
         uint8_t    correct[2];
-        Scorer     sc = {.model = &b.m.model, .quant = {BITS[i], SCALE_HEAD}};
+        Scorer     sc = {.model = &b.m.model, .quant = {.bits = BITS[i], .scale = SCALE_HEAD}};
         T_STATUS_OK(perplexity_run(&p, &sc, &b.w));
         T_STATUS_OK(retrieval_run(&b.files[1], &sc, correct));
         StudyCell *c = study_cell(&s, 0, i);

@@ -35,7 +35,7 @@ static Status run(const char *model, const int32_t *ids, int32_t T, const char *
     TRY(model_load(&m, &a, &be, model, &o));
     TRY(backend_tensor(&be, &hidden, 2, (int64_t[]){T, m.config.hidden}));
     TRY(backend_tensor(&be, &logits, 2, (int64_t[]){T, m.config.vocab}));
-    TRY(model_forward(&m, &hidden, ids, &batch, (LogitQuant){16, SCALE_TENSOR}, NULL, NULL));
+    TRY(model_forward(&m, &hidden, ids, &batch, (RunQuant){.bits = 16}, NULL, NULL));
     TRY(op_linear(&be, &logits, &hidden, &m.head));
     TRY(outfile_save(&a, out, logits.data, tensor_bytes(&logits)));
     arena_close(&a);

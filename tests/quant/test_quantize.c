@@ -76,7 +76,7 @@ static Status logits_of(float **out, Fixture *f, const char *path, WeightEdit ed
     TRY(model_load(&m, &f->arena, &f->be, path, &o));
     TRY(backend_tensor(&f->be, &hidden, 2, (int64_t[]){TOKENS, m.config.hidden}));
     TRY(backend_tensor(&f->be, &logits, 2, (int64_t[]){TOKENS, m.config.vocab}));
-    TRY(model_forward(&m, &hidden, ids, &batch, (LogitQuant){16, SCALE_TENSOR}, NULL, NULL));
+    TRY(model_forward(&m, &hidden, ids, &batch, (RunQuant){.bits = 16}, NULL, NULL));
     TRY(op_linear(&f->be, &logits, &hidden, &m.head));
     *out = logits.data;
     return OK;
