@@ -1,113 +1,10 @@
-/* plan.c - reads specifications of schemes and keeps one for each matrix. */
+/* plan.c - a table of matrices: which scheme each gets, and what rounding did. */
 #include "quant/plan.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
-#include "kernels/size.h"
-#include "quant/methods/rtn.h"
-
-/* What an option says: one of four things, each at most once. */
-typedef enum { SETS_GROUP, SETS_ASYM, SETS_SCALE, SETS_METHOD, N_SETS } OptionSets;
-
-static const struct {
-    const char *text;
-    OptionSets  sets;
-    int         value;
-} OPTIONS[] = {
-    {"channel", SETS_GROUP, 0},         {"g32", SETS_GROUP, 32},
-    {"g64", SETS_GROUP, 64},            {"g128", SETS_GROUP, 128},
-    {"sym", SETS_ASYM, false},          {"asym", SETS_ASYM, true},
-    {"f16", SETS_SCALE, DTYPE_F16},     {"bf16", SETS_SCALE, DTYPE_BF16},
-    {"f32", SETS_SCALE, DTYPE_F32},     {"rtn", SETS_METHOD, METHOD_RTN},
-    {"clip", SETS_METHOD, METHOD_CLIP}, {"gptq", SETS_METHOD, METHOD_GPTQ},
-};
-enum { N_OPTIONS = sizeof OPTIONS / sizeof OPTIONS[0] };
-
-/* Is text[0..n) that word? */
-static bool is_word(const char *text, size_t n, const char *word)
-{
-    return strlen(word) == n && memcmp(text, word, n) == 0;
-}
-
-static Status parse_option(Scheme *s, bool *seen, const char *spec, const char *text, size_t n)
-{
-    int i = 0;
-    while (i < N_OPTIONS && !is_word(text, n, OPTIONS[i].text))
-        i++;
-    if (i == N_OPTIONS)
-        FAIL(ERR_USAGE, "weights \"%.60s\": \"%.*s\" is not one of channel, g32, g64, g128, "
-             "sym, asym, f16, bf16, f32, rtn, clip, gptq", spec, (int)n, text);
-    if (seen[OPTIONS[i].sets])
-        FAIL(ERR_USAGE, "weights \"%.60s\": \"%.*s\" says a second time what was said before",
-             spec, (int)n, text);
-    seen[OPTIONS[i].sets] = true;
-    switch (OPTIONS[i].sets) {
-    case SETS_GROUP:
-        s->group = OPTIONS[i].value;
-        break;
-    case SETS_ASYM:
-        s->asym = OPTIONS[i].value;
-        break;
-    case SETS_SCALE:
-        s->scale = (Dtype)OPTIONS[i].value;
-        break;
-    default:
-        s->method = (Method)OPTIONS[i].value;
-    }
-    return OK;
-}
-
-const char *method_name(Method m)
-{
-    static const char *const NAMES[N_METHODS] = {"rtn", "clip", "gptq"};
-    CHECK((unsigned)m < N_METHODS);
-    return NAMES[m];
-}
-
-Status scheme_parse(Scheme *out, const char *spec)
-{
-    Scheme s = {.scale = DTYPE_F16};
-    bool seen[N_SETS] = {0};
-    size_t n = strcspn(spec, ":");
-    if (strcmp(spec, "fp") == 0) {
-        *out = s;
-        return OK;
-    }
-    if (!is_word(spec, n, "w4") && !is_word(spec, n, "w6") && !is_word(spec, n, "w8"))
-        FAIL(ERR_USAGE, "weights \"%.60s\": begins with \"%.*s\", expected fp, w4, w6 or w8",
-             spec, (int)i64_min((int64_t)n, 40), spec);
-    s.bits = spec[1] - '0';
-    for (const char *at = spec + n; *at; at += n) {
-        at++;  // the colon
-        n = strcspn(at, ":");
-        TRY(parse_option(&s, seen, spec, at, n));
-    }
-    *out = s;
-    return OK;
-}
-
-const char *scheme_text(const Scheme *s, char *text)
-{
-    if (!s->bits)
-        return strcpy(text, "fp");
-    int n = snprintf(text, SCHEME_TEXT, "w%d", s->bits);
-    if (s->group)
-        n += snprintf(text + n, (size_t)(SCHEME_TEXT - n), ":g%d", s->group);
-    snprintf(text + n, (size_t)(SCHEME_TEXT - n), "%s%s%s%s", s->asym ? ":asym" : "",
-             s->scale == DTYPE_BF16 ? ":bf16" : s->scale == DTYPE_F32 ? ":f32" : "",
-             s->method ? ":" : "", s->method ? method_name(s->method) : "");
-    return text;
-}
-
-double scheme_bits(const Scheme *s, int64_t K)
-{
-    if (!s->bits)
-        return 0;
-    size_t beside = 8 * dtype_size(s->scale) + (s->asym ? (size_t)s->bits : 0);
-    return s->bits + (double)beside / (double)(s->group ? s->group : K);
-}
+#include "quant/methods/method.h"
 
 Status plan_init(Plan *p, Arena *a, const char *spec)
 {
@@ -165,13 +62,54 @@ Status plan_set(Plan *p, const char *name, Scheme scheme)
     return OK;
 }
 
+static void add_errors(RoundError *e, const float *before, const float *after, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        double lost = (double)before[i] - after[i];
+        e->error2 += lost * lost;
+        e->sum2 += (double)before[i] * before[i];
+    }
+}
+
+/* A method writes codes, of which only what they decode to is wanted here. */
+static Status round_by_codes(float *w, const char *name, int64_t N, int64_t K, const Scheme *s,
+                             RoundError *e, Arena *a)
+{
+    float   *before;
+    RtnCodes codes;
+    int64_t  groups = N * rtn_groups(s, K);
+    Matrix   m = {.name = name, .n = N, .k = K, .w = w, .scheme = *s};
+    ARENA_NEW(before, a, N * K);
+    ARENA_NEW(codes.codes, a, N * K);
+    ARENA_NEW(codes.scales, a, groups);
+    ARENA_NEW(codes.zeros, a, groups);
+    memcpy(before, w, (size_t)(N * K) * sizeof *w);
+    TRY(method_encode(&codes, &m, a));
+    add_errors(e, before, w, N * K);
+    return OK;
+}
+
+static Status round_weights(float *w, const char *name, int64_t N, int64_t K, const Scheme *s,
+                            RoundError *e)
+{
+    if (s->method == METHOD_RTN)
+        return rtn_fake(w, name, N, K, s, e);
+    if (s->method != METHOD_CLIP)
+        FAIL(ERR_UNSUPPORTED, "%s: %s cannot be done while a model loads: it needs the inputs "
+             "of the matrix", name, method_name(s->method));
+    Arena  a = {0};
+    Status status = round_by_codes(w, name, N, K, s, e, &a);
+    arena_close(&a);
+    return status;
+}
+
 Status plan_edit(void *plan, const char *name, float *w, int64_t N, int64_t K)
 {
     PlanEntry *e;
     RoundError error = {0};
     TRY(entry_of(&e, plan, name));
     if (e->scheme.bits)
-        TRY(rtn_fake(w, name, N, K, &e->scheme, &error));
+        TRY(round_weights(w, name, N, K, &e->scheme, &error));
     e->n = N;
     e->k = K;
     e->error = error;

@@ -60,6 +60,15 @@ MUST_USE Status scheme_parse(Scheme *out, const char *spec);
 /* Canonical spelling, e.g. "w4:g64:asym"; SCHEME_TEXT bytes; returns text. */
 enum { SCHEME_TEXT = 40 };
 const char *scheme_text(const Scheme *s, char *text);
+/* One option, text[0..n), for specifications that say more than a scheme (spec.h). seen:
+ * 0 before the first option. */
+typedef enum {
+    OPTION_TAKEN,
+    OPTION_OTHER,    // none of SCHEME_OPTIONS
+    OPTION_AGAIN     // something was said before about what it says
+} OptionFit;
+#define SCHEME_OPTIONS "channel, g32, g64, g128, sym, asym, f16, bf16, f32, rtn, clip, gptq"
+OptionFit scheme_option(Scheme *s, unsigned *seen, const char *text, size_t n);
 /* Bits a weight takes, scales and zero points included, in rows of K; 0 for fp,
  * where the checkpoint's dtype decides. */
 double scheme_bits(const Scheme *s, int64_t K);
@@ -71,7 +80,8 @@ const PlanEntry *plan_find(const Plan *p, const char *name);  // NULL: none
 
 /* A WeightEdit (analysis/model.h) with a Plan as context: rounds w [N,K] in
  * place and notes the error. ERR_SHAPE when K is no multiple of the group,
- * ERR_RANGE on NaN, Inf or a scale beyond its dtype; w is then untouched. */
+ * ERR_RANGE on NaN, Inf or a scale beyond its dtype, ERR_UNSUPPORTED for METHOD_GPTQ,
+ * which is no matter of one matrix alone; w is then untouched. */
 MUST_USE Status plan_edit(void *plan, const char *name, float *w, int64_t N, int64_t K);
 
 /* ||w - w'|| / ||w||, 0 for a matrix of zeros. */

@@ -168,3 +168,30 @@ TEST(every_allocation_may_fail)
     T_OK(plan_find(&p, "layers.70.q") == &p.at[70]);
     arena_close(&a);
 }
+
+/* The range of least error, not that of rtn; gptq is no matter of loading. */
+TEST(edit_does_what_the_method_says)
+{
+    Arena a = {0};
+    Plan p, q;
+    uint64_t seed = 3;
+    float clip[512], rtn[512], before[512];
+    for (int i = 0; i < 512; i++)
+        clip[i] = rtn[i] = before[i] = check_normal(&seed);
+    T_STATUS_OK(plan_init(&p, &a, "w4:g64:clip"));
+    T_STATUS_OK(plan_init(&q, &a, "w4:g64"));
+    T_STATUS_OK(plan_edit(&p, "a", clip, 4, 128));
+    T_STATUS_OK(plan_edit(&q, "a", rtn, 4, 128));
+    T_OK(plan_error(&p) < 0.97 * plan_error(&q));
+    double error2 = 0, sum2 = 0;
+    for (int i = 0; i < 512; i++) {
+        error2 += pow((double)before[i] - clip[i], 2);
+        sum2 += pow(before[i], 2);
+    }
+    T_NEAR(plan_error(&p), sqrt(error2 / sum2), 1e-12);
+    T_STATUS_OK(plan_init(&q, &a, "w4:gptq"));
+    T_FAILS(plan_edit(&q, "b", before, 4, 128), ERR_UNSUPPORTED, "b: gptq cannot be done while");
+    before[3] = NAN;
+    T_FAILS(plan_edit(&p, "c", before, 4, 128), ERR_RANGE, "c");
+    arena_close(&a);
+}
