@@ -20,6 +20,7 @@ typedef struct {
     MapWindow   *window;                   // filled in layer window_layer
     int64_t      window_layer;
     const Span  *spans;                    // [n_sequences of the batch] or NULL
+    const uint8_t *share_rows;             // [T of the batch] rows of shares (record.h)
 } Probe;
 
 MUST_USE Status probe_init(Probe *p, Arena *a, const Model *m, int64_t n_positions);

@@ -13,6 +13,7 @@ typedef struct {
     const int32_t *ids;        // [start[n]] what the model reads
     const int32_t *targets;    // [start[n]] what row t must predict; -1: not scored
     const Span    *spans;      // [n] marked key positions, or NULL
+    const uint8_t *share_rows; // [start[n]] rows whose attention a probe shares out, or NULL
 } Sequences;
 
 /* Rows of a forward pass: enough to fill the products, small enough for memory. */

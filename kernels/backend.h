@@ -76,6 +76,7 @@ typedef struct {
     LogitScale     logit_scale;
     LogitRecord   *record;           // NULL: no recording
     ShareRecord   *shares;           // [n_heads] or NULL
+    const uint8_t *share_rows;       // [T] not 0: measured; NULL: every SHARE_STRIDE-th
     const Span    *spans;            // [n_sequences] or NULL
     MapWindow     *window;           // NULL: none
 } Attention;

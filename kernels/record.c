@@ -84,6 +84,8 @@ void share_record_merge(ShareRecord *into, const ShareRecord *from)
     into->diff_first += from->diff_first;
     into->diff_span += from->diff_span;
     into->diff_abs += from->diff_abs;
+    into->diff_abs_first += from->diff_abs_first;
+    into->diff_abs_span += from->diff_abs_span;
     into->row_sum_error = larger_or_nan(into->row_sum_error, from->row_sum_error);
     into->cancelled += from->cancelled;
     into->negative += from->negative;

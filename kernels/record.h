@@ -114,9 +114,10 @@ typedef struct {
     Peaks     peaks;
 } LogitRecord;
 
-/* Attention weights of one layer, measured on the query positions p with
- * p % SHARE_STRIDE == SHARE_STRIDE - 1 (a map needs its final sum first, so
- * these rows are computed a second time). Sums over rows; divide by rows. */
+/* Attention weights of one layer, measured on the rows that Attention.share_rows
+ * names, else on the query positions p with p % SHARE_STRIDE == SHARE_STRIDE - 1 (a
+ * map needs its final sum first, so these rows are computed a second time). Sums
+ * over rows; divide by rows. */
 enum { SHARE_STRIDE = 16 };
 
 typedef struct {
@@ -129,6 +130,8 @@ typedef struct {
     double  diff_first;     // of A1 - lambda A2 (of A1 where there is one map)
     double  diff_span;
     double  diff_abs;       // sum of |A1 - lambda A2|
+    double  diff_abs_first; // what of it is on position 0
+    double  diff_abs_span;  // and on the marked span
     double  row_sum_error;  // largest |row sum - (1 - lambda)|
     double  cancelled;      // sum of min(A1, lambda A2): mass taken off map 1
     int64_t negative;       // entries with A1 < lambda A2

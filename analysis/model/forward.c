@@ -137,6 +137,7 @@ static Attention attention_of(const Pass *p, int64_t layer)
     if (probe) {
         a.record = probe->logits ? &probe->logits[layer] : NULL;
         a.shares = probe->shares ? &probe->shares[layer * c->n_heads] : NULL;
+        a.share_rows = probe->share_rows;
         a.spans = probe->spans;
         a.window = probe->window && probe->window_layer == layer ? probe->window : NULL;
     }

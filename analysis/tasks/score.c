@@ -72,8 +72,10 @@ static Status forward(Scorer *sc, Tensor *x, const Slice *b)
 {
     Model *m = sc->model;
     TRY(backend_tensor(m->backend, x, 2, (int64_t[]){b->T, m->config.hidden}));
-    if (sc->probe)
+    if (sc->probe) {
         sc->probe->spans = b->s->spans ? b->s->spans + b->first : NULL;
+        sc->probe->share_rows = b->s->share_rows ? b->s->share_rows + b->row0 : NULL;
+    }
     return model_forward(m, x, b->s->ids + b->row0, &b->batch, sc->quant, sc->probe, NULL);
 }
 

@@ -31,22 +31,34 @@ static int64_t n_keys(const AttnCall *c, int64_t b)
     return c->key_start[b + 1] - c->key_start[b];
 }
 
-/* Where each sequence's panels, tiles and sampled rows begin. */
+/* Numbers the rows whose shares are wanted. */
+static Status plan_samples(AttnCall *c, Arena *arena)
+{
+    const Attention *a = c->a;
+    ARENA_NEW(c->sample, arena, a->batch.start[a->batch.n_sequences]);
+    for (int64_t b = 0; b < a->batch.n_sequences; b++)
+        for (int64_t t = a->batch.start[b]; t < a->batch.start[b + 1]; t++) {
+            int64_t position = n_keys(c, b) - n_queries(c, b) + t - a->batch.start[b];
+            bool    wanted = a->share_rows ? a->share_rows[t]
+                                           : position % SHARE_STRIDE == SHARE_STRIDE - 1;
+            c->sample[t] = wanted ? (int32_t)c->n_samples++ : -1;
+        }
+    return OK;
+}
+
+/* Where each sequence's panels and tiles begin, and which rows are sampled. */
 static Status plan(AttnCall *c, Arena *arena)
 {
     int64_t B = c->a->batch.n_sequences;
     ARENA_NEW(c->panel_start, arena, B + 1);
     ARENA_NEW(c->tile_start, arena, B + 1);
-    ARENA_NEW(c->sample_start, arena, B + 1);
     for (int64_t b = 0; b < B; b++) {
         int64_t S = n_keys(c, b), T = n_queries(c, b);
         c->panel_start[b + 1] = c->panel_start[b] + ceil_div(S, PANEL_KEYS);
         c->tile_start[b + 1] = c->tile_start[b] + ceil_div(T, TILE_ROWS);
-        c->sample_start[b + 1] =
-            c->sample_start[b] + S / SHARE_STRIDE - (S - T) / SHARE_STRIDE;
         c->longest = i64_max(c->longest, S);
     }
-    return OK;
+    return c->a->shares ? plan_samples(c, arena) : OK;
 }
 
 static void place_scratch(AttnScratch *s, Carve *m, const AttnCall *c)
@@ -78,7 +90,7 @@ static void place(AttnCall *c, AttnScratch *s, int n_threads, Carve *m)
     if (a->record)
         CARVE(c->row_moments, m, rows);
     if (a->shares)
-        CARVE(c->row_shares, m, c->sample_start[B] * a->n_heads);
+        CARVE(c->row_shares, m, c->n_samples * a->n_heads);
     for (int i = 0; i < n_threads; i++)
         place_scratch(&s[i], m, c);
 }

@@ -83,7 +83,8 @@ typedef struct {
 } ShareSums;
 
 typedef struct {
-    /* Adds keys 0 .. n of the strip, n % SHARE_STRIDE == 0. */
+    /* Adds keys 0 .. n of the strip, n % SHARE_STRIDE == 0; p and x lie within
+     * memory up to there, so that a shorter strip can be filled up with zeros. */
     void (*add)(ShareSums *sums, const ShareStrip *s, int64_t n, int64_t n_maps);
 } ShareIsa;
 
@@ -114,8 +115,9 @@ typedef struct {
     int64_t         *tile_start;    // [n_sequences + 1], tiles of one head
     float           *row_scale;     // [T,H,M] of the quantized logits, or NULL
     Moments         *row_moments;   // [T,H,M], or NULL
-    int64_t         *sample_start;  // [n_sequences + 1] rows with shares
-    ShareRecord     *row_shares;    // [samples,H], or NULL
+    int64_t          n_samples;     // rows with shares
+    int32_t         *sample;        // [T] its number among these, -1: none; or NULL
+    ShareRecord     *row_shares;    // [n_samples,H], or NULL
 } AttnCall;
 
 /* One tile: queries row .. row + n_rows of all, at position .. in sequence. */

@@ -1,5 +1,5 @@
 /* cpu_attention_share.c - attention weights of chosen rows, a second time.
- * figures   ShareRecord of every SHARE_STRIDE-th position; MapWindow, whole
+ * figures   ShareRecord of the rows asked for; MapWindow, whole
  * cost      the logits and weights of those rows again; no buffer of length S
  * sums      weights exp(x - top) / sum with top and sum of the first pass, added
  *           in double in order of keys; rows in order of (sequence, query)
@@ -34,13 +34,32 @@ static double span_mass(const float *p, int64_t from, int64_t to)
     return sum;
 }
 
-/* A sampled row sees a multiple of SHARE_STRIDE keys, and so does a strip. */
+/* Sum of |A1 - lambda A2| over keys from .. to of the strip. */
+static double diff_mass(const ShareStrip *s, int64_t from, int64_t to, int64_t n_maps)
+{
+    double sum = 0;
+    for (int64_t j = from; j < to; j++) {
+        double a = (double)s->p[0][j] * s->per_sum[0];
+        sum += fabs(n_maps == 2 ? a - (double)s->p[1][j] * s->per_sum[1] * s->lambda : a);
+    }
+    return sum;
+}
+
+static int64_t strip_length(int64_t n)
+{
+    return ceil_div(n, SHARE_STRIDE) * SHARE_STRIDE;
+}
+
 static void add_share(const AttnCall *c, ShareRow *row, int64_t key, int64_t n)
 {
     ShareRecord *sh = &row->share;
+    int64_t M = c->a->n_maps;
     int64_t from = i64_max(row->span.first - key, 0), to = i64_min(row->span.end - key, n);
-    c->share_isa->add(&row->sums, &row->strip, n, c->a->n_maps);
-    for (int64_t m = 0; m < c->a->n_maps; m++) {
+    c->share_isa->add(&row->sums, &row->strip, strip_length(n), M);
+    sh->diff_abs_span += diff_mass(&row->strip, from, to, M);
+    if (key == 0)
+        sh->diff_abs_first = diff_mass(&row->strip, 0, 1, M);
+    for (int64_t m = 0; m < M; m++) {
         const float *p = row->strip.p[m];
         sh->span[m] += span_mass(p, from, to) * row->strip.per_sum[m];
         if (key == 0)
@@ -74,18 +93,21 @@ static bool in_window(const AttnCall *c, const AttnTile *t, int64_t position)
     return w && w->sequence == t->sequence && position < w->n_positions;
 }
 
-static bool is_sampled(const AttnCall *c, int64_t position)
+/* Are shares of query i of the tile wanted? */
+static bool is_sampled(const AttnCall *c, const AttnTile *t, int64_t i)
 {
-    return c->row_shares && position % SHARE_STRIDE == SHARE_STRIDE - 1;
+    return c->row_shares && c->sample[t->row + i] >= 0;
 }
 
-/* Logits x of n keys, as in the first pass, to weights p. */
+/* Logits x of n keys, as in the first pass, to weights p; both 0 up to the strip's end. */
 static void weigh_keys(const AttnCall *c, float *p, float *x, int64_t n, int64_t row,
                        float top)
 {
     if (c->row_scale)
         c->isa->quantize(x, n, c->row_scale[row], attn_code_limit(c->a->logit_bits));
     c->isa->weights(p, x, n, top);
+    for (int64_t j = n; j < strip_length(n); j++)
+        p[j] = x[j] = 0;
 }
 
 static void row_keys(const AttnCall *c, const AttnTile *t, AttnScratch *s, ShareRow *row,
@@ -93,7 +115,8 @@ static void row_keys(const AttnCall *c, const AttnTile *t, AttnScratch *s, Share
 {
     float p[2][TILE_KEYS];
     int64_t n = i64_min(tile_allowed(t, row->i, key), TILE_KEYS);
-    if (n <= 0)
+    bool sampled = is_sampled(c, t, row->i), shown = in_window(c, t, row->position);
+    if (n <= 0 || !(sampled || shown))
         return;
     for (int64_t m = 0; m < c->a->n_maps; m++) {
         int64_t r = row->i * c->a->n_maps + m;
@@ -102,9 +125,9 @@ static void row_keys(const AttnCall *c, const AttnTile *t, AttnScratch *s, Share
         row->strip.p[m] = p[m];
         row->strip.x[m] = x;
     }
-    if (is_sampled(c, row->position))
+    if (sampled)
         add_share(c, row, key, n);
-    if (in_window(c, t, row->position))
+    if (shown)
         fill_window(c, t, row, key, n);
 }
 
@@ -127,7 +150,6 @@ static void close_row(ShareRow *row, const AttnCall *c, const AttnTile *t)
 {
     ShareRecord *sh = &row->share;
     const ShareSums *sum = &row->sums;
-    int64_t b = t->sequence, first = t->position - (t->row - c->a->batch.start[b]);
     double lambda = row->strip.lambda, taken = lambda * sum->weight[1];
     for (int m = 0; m < 2; m++)
         sh->entropy[m] = sum->entropy[m];
@@ -140,8 +162,7 @@ static void close_row(ShareRow *row, const AttnCall *c, const AttnTile *t)
     sh->negative = sum->negative;
     sh->cancelled = (sum->weight[0] + taken - sum->diff_abs) / 2;
     sh->row_sum_error = fabs(sum->weight[0] - taken - (1 - lambda));
-    int64_t sample = c->sample_start[b] + row->position / SHARE_STRIDE - first / SHARE_STRIDE;
-    c->row_shares[sample * c->a->n_heads + t->head] = *sh;
+    c->row_shares[c->sample[t->row + row->i] * c->a->n_heads + t->head] = *sh;
 }
 
 static void walk_rows(const AttnCall *c, const AttnTile *t, AttnScratch *s, TileRows rows)
@@ -156,24 +177,33 @@ static void walk_rows(const AttnCall *c, const AttnTile *t, AttnScratch *s, Tile
             row_keys(c, t, s, &row[i], key);
     }
     for (int64_t i = 0; i < rows.n; i++)
-        if (is_sampled(c, row[i].position))
+        if (is_sampled(c, t, row[i].i))
             close_row(&row[i], c, t);
+}
+
+/* From the first to the last sampled query of the tile; n <= 0: none. */
+static TileRows sampled_rows(const AttnCall *c, const AttnTile *t)
+{
+    int64_t first = 0, end = t->n_rows, step = c->a->share_rows ? 1 : SHARE_STRIDE;
+    while (first < end && !is_sampled(c, t, first))
+        first++;
+    while (first < end && !is_sampled(c, t, end - 1))
+        end--;
+    return (TileRows){first, ceil_div(end - first, step), step};
 }
 
 void attn_second_pass(const AttnCall *c, const AttnTile *t, AttnScratch *s)
 {
-    int64_t first = SHARE_STRIDE - 1 - t->position % SHARE_STRIDE;
-    if (in_window(c, t, t->position))
-        walk_rows(c, t, s, (TileRows){0, t->n_rows, 1});
-    else if (c->row_shares && first < t->n_rows)
-        walk_rows(c, t, s, (TileRows){first, ceil_div(t->n_rows - first, SHARE_STRIDE),
-                                      SHARE_STRIDE});
+    TileRows rows = {0, t->n_rows, 1};
+    if (!in_window(c, t, t->position))
+        rows = sampled_rows(c, t);
+    if (rows.n > 0)
+        walk_rows(c, t, s, rows);
 }
 
 void attn_share_merge(const AttnCall *c)
 {
     int64_t H = c->a->n_heads;
-    int64_t n = c->sample_start[c->a->batch.n_sequences] * H;
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; i < c->n_samples * H; i++)
         share_record_merge(&c->a->shares[i % H], &c->row_shares[i]);
 }

@@ -189,7 +189,7 @@ static int next_character(Model *m, const char *text)
         ids[i] = tiny_id(text[i - 1]);
     for (int64_t i = 0; i < n; i++)
         targets[i] = -1;
-    Sequences s = {1, start, ids, targets, NULL};
+    Sequences s = {.n = 1, .start = start, .ids = ids, .targets = targets};
     if (tiny_score(m, (RunQuant){.bits = 16}, &s, logprob, best) != OK)
         return -1;
     int c = best[n - 1] + 29;

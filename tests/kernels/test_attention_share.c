@@ -48,11 +48,14 @@ static void add_row(ShareRecord *sh, const Case *c, const double *const *w, cons
     sh->diff_span += seen ? mass(diff, span) : 0;
     for (int64_t i = 0; i < n; i++) {
         sh->diff_abs += fabs(diff[i]);
+        sh->diff_abs_first += i == 0 ? fabs(diff[i]) : 0;
+        sh->diff_abs_span += seen && i >= span.first && i < span.end ? fabs(diff[i]) : 0;
         sh->negative += diff[i] < 0;
         sh->cancelled += M == 2 ? fmin(w[0][i], (double)c->a.lambda * w[1][i]) : 0;
     }
 }
 
+/* c->a.share_rows or every 16th position. */
 static Status ref_shares(ShareRecord *sh, const Case *c, const Span *spans)
 {
     int64_t M = c->a.n_maps;
@@ -66,7 +69,8 @@ static Status ref_shares(ShareRecord *sh, const Case *c, const Span *spans)
                 int64_t position = r.S - r.T + t;
                 const double *w[2] = {r.weights + ((h * M) * r.T + t) * r.S,
                                       r.weights + ((h * M + M - 1) * r.T + t) * r.S};
-                if (position % 16 == 15)
+                const uint8_t *rows = c->a.share_rows;
+                if (rows ? rows[c->start[b] + t] : position % 16 == 15)
                     add_row(&sh[h], c, w, r.diff + (h * r.T + t) * r.S, position + 1,
                             spans ? spans[b] : (Span){0, 0});
             }
@@ -88,6 +92,8 @@ static bool shares_close(const ShareRecord *a, const ShareRecord *ref)
     return close && fabs(a->diff_first - ref->diff_first) <= tol &&
            fabs(a->diff_span - ref->diff_span) <= tol &&
            fabs(a->diff_abs - ref->diff_abs) <= tol &&
+           fabs(a->diff_abs_first - ref->diff_abs_first) <= tol &&
+           fabs(a->diff_abs_span - ref->diff_abs_span) <= tol &&
            fabs(a->cancelled - ref->cancelled) <= tol && a->row_sum_error <= 2e-6;
 }
 
@@ -133,6 +139,71 @@ TEST(shares_use_quantized_logits)
     check_shares(&DIFF, SPANS, 4, SCALE_TENSOR);
     check_shares(&DIFF, SPANS, 6, SCALE_HEAD);
     check_shares(&PLAIN, SPANS, 8, SCALE_ROW);
+}
+
+/* Runs of rows across tiles (48 queries), single ones, the first and last of a sequence,
+ * rows that see 1, 15, 16, 17, 127, 128 and 129 keys; a sequence without any. */
+static void choose_rows(uint8_t *rows, int which)
+{
+    static const int FIRST[] = {0, 14, 15, 16, 46, 47, 48, 49, 95, 126, 127, 128, 139};
+    memset(rows, 0, 194);
+    for (size_t i = 0; which & 1 && i < sizeof FIRST / sizeof FIRST[0]; i++)
+        rows[FIRST[i]] = 1;
+    for (int t = 150; which & 2 && t < 194; t++)   // from row 10 of the second on
+        rows[t] = 1;
+}
+
+static void check_chosen(const CaseShape *shape, const Span *spans, int which, int n_rows)
+{
+    Case c;
+    uint8_t rows[194];
+    ShareRecord sh[H] = {0}, ref[H];
+    choose_rows(rows, which);
+    T_STATUS_OK(case_init(&c, shape, 8));
+    c.a.shares = sh;
+    c.a.spans = spans;
+    c.a.share_rows = rows;
+    T_STATUS_OK(case_run(&c, 2));
+    T_STATUS_OK(ref_shares(ref, &c, spans));
+    T_OK(ref->rows == n_rows);
+    for (int h = 0; h < H; h++)
+        T_OK(shares_close(&sh[h], &ref[h]));
+    arena_close(&c.arena);
+}
+
+TEST(shares_of_chosen_rows)
+{
+    for (int isa = 0; isa < N_CPU_ISAS; isa++) {
+        if (!cpu_isa_force((CpuIsa)isa))
+            continue;
+        check_chosen(&DIFF, SPANS, 1, 13);
+        check_chosen(&DIFF, EDGES, 2, 44);
+        check_chosen(&PLAIN, SPANS, 3, 57);
+        check_chosen(&DIFF, NULL, 0, 0);
+    }
+    cpu_isa_force(N_CPU_ISAS);
+}
+
+TEST(shares_of_chosen_rows_beside_a_window)
+{
+    static float diff[H * 140 * 140], alone[H * 140 * 140];
+    Case c;
+    uint8_t rows[194];
+    ShareRecord sh[H] = {0}, ref[H];
+    MapWindow w = {.sequence = 0, .n_positions = 140, .diff = alone};
+    choose_rows(rows, 3);
+    T_STATUS_OK(case_init(&c, &DIFF, 8));
+    c.a.window = &w;
+    T_STATUS_OK(case_run(&c, 2));
+    w.diff = diff;
+    c.a.shares = sh;
+    c.a.share_rows = rows;
+    T_STATUS_OK(case_run(&c, 2));
+    T_STATUS_OK(ref_shares(ref, &c, NULL));
+    for (int h = 0; h < H; h++)
+        T_OK(shares_close(&sh[h], &ref[h]));
+    T_OK(memcmp(diff, alone, sizeof diff) == 0);
+    arena_close(&c.arena);
 }
 
 TEST(shares_are_the_same_for_any_threads_and_batches)
