@@ -1,6 +1,9 @@
 /* retrieval.h - exact-match questions from a JSONL file, a line an episode:
  *   {"id": text, "n": needles, "context": text, "answer": text,
  *    "span": [start, end]}     of the answer in the context, in code points
+ * and, where an answer has parts that are told and not asked (the words between two
+ * numbers), "given": [[start, end]...] of the answer, in code points: tokens that begin
+ * there are read but not scored.
  *
  * Tokens as lm-evaluation-harness makes them: spaces that end the context move
  * to the answer; answer tokens = encode(context + answer)[len(encode(context)):].
@@ -49,6 +52,8 @@ MUST_USE Status retrieval_load(Retrieval *r, Arena *a, Tokenizer *t, const char 
 
 /* correct [r->n], 1 or 0 for each episode. A probe in sc gets the spans. */
 MUST_USE Status retrieval_run(const Retrieval *r, Scorer *sc, uint8_t *correct);
+/* Of n questions, n_correct were right. */
+TaskScore       task_score(int64_t n, int64_t n_correct);
 TaskScore       retrieval_score(const RetrievalTask *task, const uint8_t *correct);
 
 #endif

@@ -12,6 +12,8 @@ typedef struct {
     int64_t     needles;
     const char *context, *answer;
     int64_t     span[2];     // code points
+    int64_t     n_given;
+    int64_t   (*given)[2];   // [n_given] code points of the answer
 } Fields;
 
 enum { MAX_NEEDLES = 1000000 };
@@ -44,16 +46,28 @@ static Status read_whole(int64_t *out, const Place *at, const char *key, const J
     return OK;
 }
 
-static Status read_span(int64_t span[2], const Place *at, const Json *v)
+static Status read_span(int64_t span[2], const Place *at, const char *key, const Json *v)
 {
     if (v->kind != JSON_LIST || v->n != 2)
-        FAIL_AT(at, ERR_FORMAT, "\"span\" is %s, expected a list [start, end]",
+        FAIL_AT(at, ERR_FORMAT, "\"%s\" is %s, expected a list [start, end]", key,
                 v->kind == JSON_LIST ? "a list of another length" : json_kind_name(v->kind));
-    TRY(read_whole(&span[0], at, "span", &v->at[0]));
-    return read_whole(&span[1], at, "span", &v->at[1]);
+    TRY(read_whole(&span[0], at, key, &v->at[0]));
+    return read_whole(&span[1], at, key, &v->at[1]);
 }
 
-static Status read_fields(Fields *f, const Place *at, const Json *object)
+static Status read_given(Fields *f, Arena *a, const Place *at, const Json *v)
+{
+    if (!v)
+        return OK;
+    if (v->kind != JSON_LIST)
+        FAIL_AT(at, ERR_FORMAT, "\"given\" is %s, expected a list", json_kind_name(v->kind));
+    ARENA_NEW(f->given, a, v->n);
+    for (f->n_given = 0; f->n_given < v->n; f->n_given++)
+        TRY(read_span(f->given[f->n_given], at, "given", &v->at[f->n_given]));
+    return OK;
+}
+
+static Status read_fields(Fields *f, Arena *a, const Place *at, const Json *object)
 {
     enum { ID, N, CONTEXT, ANSWER, SPAN, N_KEYS };
     static const char *const KEYS[N_KEYS] = {"id", "n", "context", "answer", "span"};
@@ -69,7 +83,8 @@ static Status read_fields(Fields *f, const Place *at, const Json *object)
     TRY(read_whole(&f->needles, at, "n", found[N]));
     TRY(read_text(&f->context, at, "context", found[CONTEXT]));
     TRY(read_text(&f->answer, at, "answer", found[ANSWER]));
-    TRY(read_span(f->span, at, found[SPAN]));
+    TRY(read_span(f->span, at, "span", found[SPAN]));
+    TRY(read_given(f, a, at, json_member(object, "given")));
     if (f->needles < 1 || f->needles > MAX_NEEDLES)
         FAIL_AT(at, ERR_RANGE, "\"n\" is %lld, expected 1 to %d needles",
                 (long long)f->needles, MAX_NEEDLES);
@@ -99,13 +114,37 @@ static bool is_space(char c)
     return c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\v' || c == '\f';
 }
 
+/* A span of code points of text as bytes of it. */
+static Status make_span(TextSpan *out, const Place *at, const char *key, const int64_t span[2],
+                        const char *text, const char *of)
+{
+    int64_t n = code_points(text);
+    if (span[0] < 0 || span[0] >= span[1] || span[1] > n)
+        FAIL_AT(at, ERR_RANGE, "\"%s\" is [%lld, %lld], expected start below end within the "
+                "%lld characters of the %s", key, (long long)span[0], (long long)span[1],
+                (long long)n, of);
+    *out = (TextSpan){byte_of(text, span[0]), byte_of(text, span[1])};
+    return OK;
+}
+
+static Status make_given(Episode *e, Arena *a, const Place *at, const Fields *f)
+{
+    size_t context = strlen(f->context), end = context;
+    ARENA_NEW(e->given, a, f->n_given);
+    for (e->n_given = 0; e->n_given < f->n_given; e->n_given++) {
+        TextSpan *g = &e->given[e->n_given];
+        TRY(make_span(g, at, "given", f->given[e->n_given], f->answer, "answer"));
+        g->first += context;
+        g->end += context;
+        if (g->first < end)
+            FAIL_AT(at, ERR_RANGE, "\"given\" has parts that overlap or are out of order");
+        end = g->end;
+    }
+    return OK;
+}
+
 static Status make(Episode *e, Arena *a, const Place *at, const Fields *f)
 {
-    int64_t n = code_points(f->context);
-    if (f->span[0] < 0 || f->span[0] >= f->span[1] || f->span[1] > n)
-        FAIL_AT(at, ERR_RANGE, "\"span\" is [%lld, %lld], expected start below end within the "
-                "%lld characters of the context", (long long)f->span[0],
-                (long long)f->span[1], (long long)n);
     *e = (Episode){.line = at->line, .needles = f->needles};
     e->n_context = strlen(f->context);
     e->id = arena_text(a, f->id, strlen(f->id));
@@ -113,8 +152,8 @@ static Status make(Episode *e, Arena *a, const Place *at, const Fields *f)
     if (!e->id || !e->text)
         FAIL_AT(at, ERR_MEMORY, "out of memory");
     e->n_text = e->n_context + strlen(f->answer);
-    e->span_first = byte_of(f->context, f->span[0]);
-    e->span_end = byte_of(f->context, f->span[1]);
+    TRY(make_span(&e->span, at, "span", f->span, f->context, "context"));
+    TRY(make_given(e, a, at, f));
     while (e->n_context > 0 && is_space(f->context[e->n_context - 1]))
         e->n_context--;
     if (e->n_context == 0)
@@ -125,13 +164,13 @@ static Status make(Episode *e, Arena *a, const Place *at, const Fields *f)
 static Status read_line(Episode *e, Arena *a, Place *at, const char *line, size_t n)
 {
     Arena       tmp = {0};
-    Fields      f;
+    Fields      f = {0};
     Status      s = OK;
     const Json *object;
     const char *name = arena_printf(&tmp, "%s:%lld", at->path, (long long)at->line);
     GUARD(name ? OK : STATUS(ERR_MEMORY, "%s: out of memory", at->path));
     GUARD(json_parse(&object, &tmp, name, line, n));
-    GUARD(read_fields(&f, at, object));
+    GUARD(read_fields(&f, &tmp, at, object));
     GUARD(make(e, a, at, &f));
 out:
     arena_close(&tmp);

@@ -17,6 +17,7 @@ typedef struct {
     int64_t  first;       // row that predicts the answer's first token
     Span     span;
     bool     truncated;
+    uint8_t *given;       // [n + 1] tokens that are told, not asked
 } Question;
 
 typedef struct {
@@ -38,19 +39,41 @@ static Span tokens_of(const int64_t *begin, int64_t n, size_t first, size_t end)
     return s;
 }
 
-/* whole [n] tokens of context and answer, the first n_context of the context.
- * What is too long loses `drop` tokens on the left; BOS comes in front. */
-static Status lay_out(Question *q, Arena *a, const Maker *mk, const Episode *e,
-                      const int32_t *whole, int64_t n, int64_t n_context)
+/* Context and answer as tokens, before they are cut to the context's length. */
+typedef struct {
+    int32_t *ids;         // [n]
+    uint8_t *given;       // [n] begins within a given part
+    int64_t  n, n_context;
+} Whole;
+
+static Status mark_given(Whole *w, Arena *a, const Maker *mk, const Episode *e,
+                         const int64_t *begin)
 {
-    int64_t bos = mk->bos >= 0, drop = i64_max(0, bos + n - 1 - mk->context);
-    int64_t kept = n_context - drop;
-    if (n <= n_context)
+    int64_t asked = w->n - w->n_context;
+    ARENA_NEW(w->given, a, w->n);
+    for (int64_t g = 0; g < e->n_given; g++)
+        for (int64_t i = w->n_context; i < w->n; i++)
+            if (begin[i] >= (int64_t)e->given[g].first && begin[i] < (int64_t)e->given[g].end) {
+                w->given[i] = 1;
+                asked--;
+            }
+    if (w->n > w->n_context && asked < 1)
+        FAIL(ERR_RANGE, "%s:%lld: all of the answer is given, nothing is asked", mk->path,
+             (long long)e->line);
+    return OK;
+}
+
+/* What is too long loses `drop` tokens on the left; BOS comes in front. */
+static Status lay_out(Question *q, Arena *a, const Maker *mk, const Episode *e, const Whole *w)
+{
+    int64_t bos = mk->bos >= 0, n = w->n, drop = i64_max(0, bos + n - 1 - mk->context);
+    int64_t kept = w->n_context - drop;
+    if (n <= w->n_context)
         FAIL(ERR_RANGE, "%s:%lld: the answer adds no token to the context", mk->path,
              (long long)e->line);
     if (kept < 0 || kept + bos < 1)
         FAIL(ERR_RANGE, "%s:%lld: an answer of %lld tokens does not fit a context of %lld",
-             mk->path, (long long)e->line, (long long)(n - n_context),
+             mk->path, (long long)e->line, (long long)(n - w->n_context),
              (long long)mk->context);
     q->n = bos + n - drop - 1;
     q->first = bos + kept - 1;
@@ -58,9 +81,11 @@ static Status lay_out(Question *q, Arena *a, const Maker *mk, const Episode *e,
     q->span.first = (int32_t)(i64_max(0, q->span.first - drop) + bos);
     q->span.end = (int32_t)(i64_max(0, q->span.end - drop) + bos);
     ARENA_NEW(q->ids, a, q->n + 1);
+    ARENA_NEW(q->given, a, q->n + 1);
     if (bos)
         q->ids[0] = mk->bos;
-    memcpy(q->ids + bos, whole + drop, (size_t)(n - drop) * sizeof *whole);
+    memcpy(q->ids + bos, w->ids + drop, (size_t)(n - drop) * sizeof *w->ids);
+    memcpy(q->given + bos, w->given + drop, (size_t)(n - drop));
     return OK;
 }
 
@@ -68,14 +93,16 @@ static Status ask(Question *q, Arena *a, const Maker *mk, const Episode *e)
 {
     Arena    tmp = {0};
     Status   s = OK;
-    int32_t *whole, *context;
-    int64_t *begin, n, n_context;
-    GUARD(tokenizer_encode(mk->tokenizer, &tmp, e->text, e->n_text, false, &whole, &n,
+    Whole    w;
+    int32_t *context;
+    int64_t *begin;
+    GUARD(tokenizer_encode(mk->tokenizer, &tmp, e->text, e->n_text, false, &w.ids, &w.n,
                            &begin));
     GUARD(tokenizer_encode(mk->tokenizer, &tmp, e->text, e->n_context, false, &context,
-                           &n_context, NULL));
-    q->span = tokens_of(begin, n, e->span_first, e->span_end);
-    GUARD(lay_out(q, a, mk, e, whole, n, n_context));
+                           &w.n_context, NULL));
+    q->span = tokens_of(begin, w.n, e->span.first, e->span.end);
+    GUARD(mark_given(&w, &tmp, mk, e, begin));
+    GUARD(lay_out(q, a, mk, e, &w));
 out:
     arena_close(&tmp);
     return s;
@@ -99,7 +126,8 @@ static Status join(Sequences *out, Arena *a, const Question *q, int64_t n)
     for (int64_t i = 0; i < n; i++) {
         memcpy(ids + start[i], q[i].ids, (size_t)q[i].n * sizeof *ids);
         for (int64_t t = 0; t < q[i].n; t++)
-            targets[start[i] + t] = t < q[i].first ? -1 : q[i].ids[t + 1];
+            targets[start[i] + t] = t < q[i].first || q[i].given[t + 1] ? -1
+                                                                        : q[i].ids[t + 1];
     }
     *out = (Sequences){.n = n, .start = start, .ids = ids, .targets = targets, .spans = spans};
     return OK;
@@ -176,30 +204,41 @@ static Status make_tasks(Retrieval *r, Arena *a)
     return OK;
 }
 
-static Status load(Retrieval *r, Arena *a, Arena *tmp, const Maker *mk)
+static Status ask_all(Retrieval *r, Arena *a, Arena *tmp, const Maker *mk, const Episode *e)
 {
-    Episode  *episodes;
     Question *questions;
-    TRY(episodes_read(&episodes, &r->n, tmp, mk->path));
     ARENA_NEW(questions, tmp, r->n);
     for (int64_t i = 0; i < r->n; i++)
-        TRY(ask(&questions[i], tmp, mk, &episodes[i]));
-    TRY(keep_facts(r, a, episodes, questions));
+        TRY(ask(&questions[i], tmp, mk, &e[i]));
+    TRY(keep_facts(r, a, e, questions));
     TRY(join(&r->seq, a, questions, r->n));
     return make_tasks(r, a);
 }
 
-Status retrieval_load(Retrieval *r, Arena *a, Tokenizer *t, const char *path, int64_t context,
-                      bool no_bos)
+Status episodes_ask(Retrieval *r, Arena *a, Tokenizer *t, const char *path, const Episode *e,
+                    int64_t n, int64_t context, bool no_bos)
 {
     Arena tmp = {0};
     Maker mk = {t, path, context, windows_bos(t, no_bos)};
     if (context < 2)
         FAIL(ERR_RANGE, "a context of %lld tokens: at least 2 are needed", (long long)context);
-    *r = (Retrieval){.path = arena_text(a, path, strlen(path))};
+    *r = (Retrieval){.path = arena_text(a, path, strlen(path)), .n = n};
     if (!r->path)
         FAIL(ERR_MEMORY, "%s: out of memory", path);
-    Status s = load(r, a, &tmp, &mk);
+    Status s = ask_all(r, a, &tmp, &mk, e);
+    arena_close(&tmp);
+    return s;
+}
+
+Status retrieval_load(Retrieval *r, Arena *a, Tokenizer *t, const char *path, int64_t context,
+                      bool no_bos)
+{
+    Arena    tmp = {0};
+    Episode *episodes;
+    int64_t  n;
+    Status   s = episodes_read(&episodes, &n, &tmp, path);
+    if (s == OK)
+        s = episodes_ask(r, a, t, path, episodes, n, context, no_bos);
     arena_close(&tmp);
     return s;
 }
@@ -229,14 +268,19 @@ Status retrieval_run(const Retrieval *r, Scorer *sc, uint8_t *correct)
     return s;
 }
 
+TaskScore task_score(int64_t n, int64_t n_correct)
+{
+    TaskScore s = {.n = n, .n_correct = n_correct};
+    s.accuracy = (double)n_correct / (double)n;
+    /* sqrt(sum (x - p)^2 / (n - 1)) / sqrt(n), x being 0 or 1 */
+    s.error = n > 1 ? sqrt(s.accuracy * (1 - s.accuracy) / ((double)n - 1)) : NAN;
+    return s;
+}
+
 TaskScore retrieval_score(const RetrievalTask *task, const uint8_t *correct)
 {
-    TaskScore s = {.n = task->n};
+    int64_t right = 0;
     for (int64_t i = 0; i < task->n; i++)
-        s.n_correct += correct[task->items[i]];
-    double n = (double)task->n, p = (double)s.n_correct / n;
-    s.accuracy = p;
-    /* sqrt(sum (x - p)^2 / (n - 1)) / sqrt(n), x being 0 or 1 */
-    s.error = task->n > 1 ? sqrt(p * (1 - p) / (n - 1)) : NAN;
-    return s;
+        right += correct[task->items[i]];
+    return task_score(task->n, right);
 }

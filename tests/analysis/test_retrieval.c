@@ -77,6 +77,31 @@ TEST(long_contexts_lose_their_left)
     unload(&l);
 }
 
+#define GIVEN(parts) "{\"id\":\"g\",\"n\":1,\"context\":\"ab \",\"answer\":\"42! x\\u00e9y 7.\"," \
+                     "\"span\":[0,1],\"given\":" parts "}\n"
+
+/* " 42! xey 7." after "ab": tokens _ 42 ! _ x c3 a9 y _ 7 . */
+TEST(given_parts_of_an_answer_are_read_but_not_scored)
+{
+    static const int32_t ANSWER_IDS[] = {3, 100, '!' - 29, 3, 'x' - 29, 98, 99, 'y' - 29, 3,
+                                         '7' - 29, '.' - 29};
+    static const char *const SCORED[] = {"11100000111", "11111000111", "11111111111"};
+    static const char *const PARTS[] = {"[[3,7]]", "[[5,6],[6,7]]", "[]"};
+    for (int i = 0; i < 3; i++) {
+        char   line[300];
+        Loaded l;
+        snprintf(line, sizeof line, GIVEN("%s"), PARTS[i]);
+        T_STATUS_OK(load(&l, line, 100, false));
+        T_OK(l.r.seq.start[1] == 13);
+        for (int t = 0; t < 11; t++) {
+            int32_t want = SCORED[i][t] == '1' ? ANSWER_IDS[t] : -1;
+            T_OK(l.r.seq.targets[2 + t] == want);
+            T_OK(t == 10 || l.r.seq.ids[3 + t] == ANSWER_IDS[t]);
+        }
+        unload(&l);
+    }
+}
+
 #define SHORT(id, n) "{\"n\":" n ",\"more\":null,\"id\":\"" id "\",\"span\":[0,1]," \
                      "\"answer\":\"b\",\"context\":\"a\"}"
 
@@ -137,6 +162,15 @@ TEST(bad_lines_are_named)
          ERR_FORMAT, "\"span\" is a text"},
         {"{\"id\":\"a\",\"n\":1,\"context\":\"abc\",\"answer\":\"b\",\"span\":[0,\"1\"]}",
          ERR_FORMAT, "\"span\" is a text, expected a whole number"},
+        {GIVEN("7"), ERR_FORMAT, ":1: \"given\" is a number, expected a list"},
+        {GIVEN("[7]"), ERR_FORMAT, "\"given\" is a number, expected a list [start, end]"},
+        {GIVEN("[[1,9.5]]"), ERR_FORMAT, "\"given\" is a fraction"},
+        {GIVEN("[[1,11]]"), ERR_RANGE, "\"given\" is [1, 11], expected start below end within "
+                                       "the 10 characters of the answer"},
+        {GIVEN("[[1,3],[2,4]]"), ERR_RANGE, "parts that overlap"},
+        {GIVEN("[[3,4],[1,2]]"), ERR_RANGE, "parts that overlap or are out of order"},
+        {"{\"id\":\"a\",\"n\":1,\"context\":\"x\",\"answer\":\"y\",\"span\":[0,1],"
+         "\"given\":[[0,1]]}", ERR_RANGE, ":1: all of the answer is given"},
         {"{\"id\":\"a\",\"n\":1,\"context\":\"x4\",\"answer\":\"2\",\"span\":[0,1]}", ERR_RANGE,
          ":1: the answer adds no token"},
     };
