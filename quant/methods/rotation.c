@@ -4,18 +4,9 @@
 
 #include <omp.h>
 
+#include "analysis/random.h"
 #include "kernels/size.h"
 #include "quant/methods/hadamard.h"
-
-/* splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators,
- * 2014): all 2^64 numbers in an order without pattern. */
-static uint64_t random_bits(uint64_t *state)
-{
-    uint64_t z = (*state += 0x9e3779b97f4a7c15u);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
 
 static double random_uniform(uint64_t *state)  // in [-1,1)
 {
