@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes nfc_table.h and newer_table.h beside this file.
+"""Writes nfc_table.h, newer_table.h and case_table.h beside this file.
 
 usage: make_unicode.py            (needs the packages `tokenizers`, Python 3.11)
 
@@ -8,6 +8,7 @@ classes only for the marks that the library's own normalizer knows: it is older,
 and ids must be the library's.
 newer_table.h: characters that the library's regular expressions classify and
 Unicode 14 (PCRE2 10.42, unicodedata of Python 3.11) does not.
+case_table.h: str.lower and str.title of single characters.
 """
 import pathlib
 import unicodedata as u
@@ -94,7 +95,34 @@ def newer_table():
     (HERE / "newer_table.h").write_text(text)
 
 
+def steps(pairs):
+    """[(code, difference)] in order -> [first, last, difference, step], step 1 or 2"""
+    out = []
+    for c, d in pairs:
+        r = out[-1] if out else None
+        if r and r[2] == d and c - r[1] in ((1, 2) if r[0] == r[1] else (r[3],)):
+            r[1], r[3] = c, c - r[1]
+        else:
+            out.append([c, c, d, 1])
+    return out
+
+
+def case_table():
+    text = HEAD.format("case_table.h", "lower and title case, for case.c.")
+    for name, change in (("LOWER", str.lower), ("TITLE", str.title)):
+        one = [(c, ord(change(chr(c))) - c) for c in CHARS if len(change(chr(c))) == 1]
+        text += "\n/* first, last, what to add, step */\n"
+        text += rows(name, "CaseRange", [f"{{0x{a:x},0x{b:x},{d},{k}}}"
+                                         for a, b, d, k in steps([x for x in one if x[1]])])
+    many = [(c, chr(c).title()) for c in CHARS if len(chr(c).title()) > 1]
+    hexes = lambda t: "".join(f"\\x{b:02x}" for b in t.encode())
+    text += "\n/* titles of several characters */\n"
+    text += rows("TITLE_LONG", "CaseText", [f'{{0x{c:x},"{hexes(t)}"}}' for c, t in many])
+    (HERE / "case_table.h").write_text(text)
+
+
 if __name__ == "__main__":
     assert u.unidata_version == "14.0.0", u.unidata_version
     nfc_table()
     newer_table()
+    case_table()
