@@ -46,6 +46,22 @@ MUST_USE Status cache_init(Cache **c, Model *m, Arena *a, int64_t capacity);
 MUST_USE Status model_forward(Model *m, Tensor *out, const int32_t *ids, const Batch *batch,
                               RunQuant quant, Probe *probe, Cache *cache);
 
+/* Sequences that have rows in common. Sequence s has the rows batch.start[s] ..
+ * batch.start[s + 1] and attends to rows key_rows[key_start[s]] .. key_rows[key_start[s + 1]]
+ * of the batch, in that order; its own come last. Positions count from the first key. */
+typedef struct {
+    Batch          batch;
+    const int32_t *key_start;   // [n_sequences + 1]
+    const int32_t *key_rows;    // [key_start[n_sequences]]
+} Branches;
+
+/* As model_forward, and row for row what that gives for each sequence with all its keys'
+ * rows before it. CHECKs model_can_branch. */
+MUST_USE Status model_forward_branches(Model *m, Tensor *out, const int32_t *ids,
+                                       const Branches *branches, RunQuant quant);
+/* Does nothing of a row depend on rows after it: no rounding, no angle? */
+bool model_can_branch(const Model *m, RunQuant quant);
+
 /* Adds the probe's figures to the set: DESIGN section 4; names in README. */
 MUST_USE Status probe_series(const Probe *p, const Model *m, SeriesSet *set);
 

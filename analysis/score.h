@@ -38,6 +38,11 @@ int64_t sequences_end(const Sequences *s, int64_t first, int64_t n_rows);
 MUST_USE Status sequences_batch(Batch *out, Arena *a, const Sequences *s, int64_t first,
                                 int64_t end);
 
+/* Scores rows of what a forward pass gave: x [T,C], logprob[i] = log p(targets[i]) after
+ * row rows[i], best[i] the likeliest token. A row may come more than once. */
+MUST_USE Status score_rows(Scorer *sc, const Tensor *x, int64_t n, const int32_t *rows,
+                           const int32_t *targets, float *logprob, int32_t *best);
+
 /* logprob[t] = log p(targets[t]), best[t] = the likeliest token, for every row
  * with a target; other rows become 0 and -1. logprob, best [start[n]] host
  * memory. With no targets at all only the probe has use of the pass. The

@@ -32,6 +32,15 @@ static bool angles_follow_length(const Rope *r)
     return r->kind == ROPE_DYNAMIC || r->kind == ROPE_LONGROPE;
 }
 
+/* Positions before the first row of sequence s. */
+static int64_t past_of(const Pass *p, int64_t s)
+{
+    if (p->cache)
+        return cache_length(p->cache);
+    const Branches *r = p->branches;
+    return r ? r->key_start[s + 1] - r->key_start[s] - sequence_length(p->batch, s) : 0;
+}
+
 static Status upload_angles(Pass *p, int64_t rows, const float *cs, const float *sn)
 {
     Backend *be = p->m->backend;
@@ -44,14 +53,14 @@ static Status upload_angles(Pass *p, int64_t rows, const float *cs, const float 
 
 /* One table for all sequences, or, where the length matters, one for each, one
  * after another: then a sequence never depends on its neighbours. */
-static Status make_angles(Pass *p, int64_t past)
+static Status make_angles(Pass *p)
 {
     const ModelConfig *c = &p->m->config;
     const Batch       *b = p->batch;
     bool    apart = angles_follow_length(&c->rope);
     int64_t half = c->rope.dims / 2, rows = 0, longest = 0;
     for (int64_t s = 0; s < b->n_sequences; s++) {
-        int64_t length = past + sequence_length(b, s);
+        int64_t length = past_of(p, s) + sequence_length(b, s);
         longest = i64_max(longest, length);
         rows += length;
     }
@@ -62,7 +71,7 @@ static Status make_angles(Pass *p, int64_t past)
     ARENA_NEW(sn, &p->m->backend->arena, rows * half);
     int64_t first = 0;
     for (int64_t s = 0; s < b->n_sequences; s++) {
-        int64_t length = past + sequence_length(b, s);
+        int64_t past = past_of(p, s), length = past + sequence_length(b, s);
         if (apart)
             TRY(rope_tables(&c->rope, c->max_positions, length, length,
                             cs + first * half, sn + first * half));
@@ -91,6 +100,11 @@ static Status make_buffers(Pass *p)
         TRY(tensor_rows(be, &p->k, p->T, keys));
         TRY(tensor_rows(be, &p->v, p->T, keys));
     }
+    if (p->branches) {
+        int64_t S = p->branches->key_start[p->batch->n_sequences];
+        TRY(tensor_rows(be, &p->keys, S, keys));
+        TRY(tensor_rows(be, &p->values, S, keys));
+    }
     TRY(tensor_rows(be, &p->gate, p->T, c->inter));
     return tensor_rows(be, &p->up, p->T, c->inter);
 }
@@ -98,17 +112,16 @@ static Status make_buffers(Pass *p)
 Status forward_open(Pass *p)
 {
     Backend *be = p->m->backend;
-    int64_t  past = p->cache ? cache_length(p->cache) : 0;
     CHECK(p->batch->n_sequences >= 1 && p->batch->start[0] == 0);
-    CHECK(!p->cache || p->batch->n_sequences == 1);
+    CHECK(!p->cache || (p->batch->n_sequences == 1 && !p->branches));
     p->T = p->batch->start[p->batch->n_sequences];
     ARENA_NEW(p->place, &be->arena, p->T);
     ARENA_NEW(p->angle_row, &be->arena, p->T);
     if (p->cache) {
         TRY(cache_reserve(p->cache, p->T));
-        p->key_start[1] = (int32_t)(past + p->T);
+        p->key_start[1] = (int32_t)(cache_length(p->cache) + p->T);
     }
-    TRY(make_angles(p, past));
+    TRY(make_angles(p));
     return make_buffers(p);
 }
 
@@ -130,7 +143,9 @@ static Attention attention_of(const Pass *p, int64_t layer)
         .out_scale = c->n_maps == 2 ? 1.0f - l->lambda_init : 1.0f,
         .dtype = p->m->dtype,
         .batch = *p->batch,
-        .key_start = p->cache ? p->key_start : NULL,
+        .key_start = p->cache      ? p->key_start
+                     : p->branches ? p->branches->key_start
+                                   : NULL,
         .logit_bits = p->quant.bits,
         .logit_scale = p->quant.scale,
     };
@@ -164,6 +179,12 @@ static Status heads(Pass *p, int64_t layer)
     TRY(op_linear(be, &p->v, &p->n, &l->w[W_V]));
     TRY(op_rope(be, &p->q, c->n_heads * c->n_maps, &p->cs, &p->sn, p->angle_row));
     TRY(op_rope(be, &p->k, c->n_groups * c->n_maps, &p->cs, &p->sn, p->angle_row));
+    if (p->branches) {   // a look-up in the tables k and v
+        TRY(op_embed(be, &p->keys, &p->k, p->branches->key_rows));
+        TRY(op_embed(be, &p->values, &p->v, p->branches->key_rows));
+        keys = p->keys;
+        values = p->values;
+    }
     Attention a = attention_of(p, layer);
     return op_attention(be, &p->o, &p->q, &keys, &values, &a);
 }
@@ -251,12 +272,32 @@ static Status run(Pass *p, Tensor *out, const int32_t *ids)
     return OK;
 }
 
+static Status run_and_rewind(Pass *p, Tensor *out, const int32_t *ids)
+{
+    ArenaMark mark = backend_mark(p->m->backend);
+    Status    s = run(p, out, ids);
+    backend_rewind(p->m->backend, mark);
+    return s;
+}
+
 Status model_forward(Model *m, Tensor *out, const int32_t *ids, const Batch *batch,
                      RunQuant quant, Probe *probe, Cache *cache)
 {
     Pass p = {.m = m, .batch = batch, .probe = probe, .quant = quant, .cache = cache};
-    ArenaMark mark = backend_mark(m->backend);
-    Status    s = run(&p, out, ids);
-    backend_rewind(m->backend, mark);
-    return s;
+    return run_and_rewind(&p, out, ids);
+}
+
+bool model_can_branch(const Model *m, RunQuant q)
+{
+    return (q.bits == 16 || q.scale == SCALE_ROW) &&
+           (q.acts == 0 || q.act_scale == ACTS_TOKEN) && q.kv == 0 &&
+           !angles_follow_length(&m->config.rope);
+}
+
+Status model_forward_branches(Model *m, Tensor *out, const int32_t *ids,
+                              const Branches *branches, RunQuant quant)
+{
+    Pass p = {.m = m, .batch = &branches->batch, .quant = quant, .branches = branches};
+    CHECK(model_can_branch(m, quant));
+    return run_and_rewind(&p, out, ids);
 }

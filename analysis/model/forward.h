@@ -5,7 +5,7 @@
 
 #include "analysis/probe.h"
 
-/* One batch on its way through a model. The caller sets the first five; the rest,
+/* One batch on its way through a model. The caller sets the first six; the rest,
  * T rows each, is made by forward_open in the backend's memory. */
 typedef struct {
     Model       *m;
@@ -13,6 +13,7 @@ typedef struct {
     Probe       *probe;          // or NULL
     RunQuant   quant;
     Cache       *cache;          // or NULL
+    const Branches *branches;    // or NULL: no sequence has rows of another
     int64_t      T;
     int32_t     *place;          // [T] position of each row in its sequence
     int32_t     *angle_row;      // [T] its row of cs and sn
@@ -20,6 +21,7 @@ typedef struct {
     Tensor       cs, sn;         // [P, rotary dims / 2]
     Tensor       x, n;           // [T,C] residual stream; normed input, then output
     Tensor       q, k, v, o;     // [T, heads * width]
+    Tensor       keys, values;   // with branches: rows of k and v in the order of key_rows
     Tensor       gate, up;       // [T,F]
 } Pass;
 

@@ -79,16 +79,17 @@ static Status forward(Scorer *sc, Tensor *x, const Slice *b)
     return model_forward(m, x, b->s->ids + b->row0, &b->batch, sc->quant, sc->probe, NULL);
 }
 
-/* Gathers the rows with a target (a look-up in the table x) and scores them. */
-static Status score_rows(Scorer *sc, const Tensor *x, Slice *b)
+/* Gathers the rows (a look-up in the table x) and scores them. */
+Status score_rows(Scorer *sc, const Tensor *x, int64_t n, const int32_t *rows,
+                  const int32_t *targets, float *logprob, int32_t *best)
 {
     Model *m = sc->model;
     Tensor picked;
-    if (b->n_rows == 0)
+    if (n == 0)
         return OK;
-    TRY(backend_tensor(m->backend, &picked, 2, (int64_t[]){b->n_rows, m->config.hidden}));
-    TRY(op_embed(m->backend, &picked, x, b->rows));
-    return op_score(m->backend, &picked, &m->head, b->targets, b->logprob, b->best);
+    TRY(backend_tensor(m->backend, &picked, 2, (int64_t[]){n, m->config.hidden}));
+    TRY(op_embed(m->backend, &picked, x, rows));
+    return op_score(m->backend, &picked, &m->head, targets, logprob, best);
 }
 
 static Status run_slice(Scorer *sc, Slice *b)
@@ -97,7 +98,7 @@ static Status run_slice(Scorer *sc, Slice *b)
     ArenaMark mark = backend_mark(sc->model->backend);
     Status    s = forward(sc, &x, b);
     if (s == OK)
-        s = score_rows(sc, &x, b);
+        s = score_rows(sc, &x, b->n_rows, b->rows, b->targets, b->logprob, b->best);
     backend_rewind(sc->model->backend, mark);
     return s;
 }
