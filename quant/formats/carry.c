@@ -27,6 +27,17 @@ static bool is_carried(const char *name)
     return false;
 }
 
+bool carry_is_known(const char *name)
+{
+    static const char *const ENDS[] = {".safetensors", ".safetensors.index.json", ".part"};
+    size_t n = strlen(name);
+    for (size_t i = 0; i < sizeof ENDS / sizeof *ENDS; i++)
+        if (n > strlen(ENDS[i]) && strcmp(name + n - strlen(ENDS[i]), ENDS[i]) == 0)
+            return true;
+    return is_carried(name) || strcmp(name, "config.json") == 0 ||
+           strcmp(name, "quantize_config.json") == 0 || strncmp(name, "diffquant.", 10) == 0;
+}
+
 static Status carry_file(Arena *scratch, const char *from, const char *to, const char *name)
 {
     struct stat st;

@@ -3,7 +3,13 @@
 #ifndef DQ_CARRY_H
 #define DQ_CARRY_H
 
+#include <stdbool.h>
+
 #include "kernels/arena.h"
+
+/* Is it the name of a file that a checkpoint folder of ours may have: weights, configs,
+ * those that are carried? */
+bool carry_is_known(const char *name);
 
 /* Copies what there is of them from one folder to another, followed through symlinks,
  * synced. ERR_IO. */

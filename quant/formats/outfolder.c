@@ -13,6 +13,10 @@
 #include <unistd.h>
 
 #include "kernels/outfile.h"
+#include "quant/formats/carry.h"
+
+/* Lies in OUT.partial from its first moment to its last: that folder is a run's own. */
+#define MARK "diffquant.begun"
 
 /* --- names --- */
 
@@ -66,7 +70,9 @@ static bool is_inside(const char *inner, const char *outer)
 
 typedef struct {
     int64_t files, folders;
-    bool    config;  // config.json is among them
+    bool    config, weights;  // config.json, a .safetensors are among them
+    bool    ours;             // so is what a run leaves to know its folder by
+    char    stranger[256];    // a file that no checkpoint has; "": none
 } Content;
 
 static bool is_dots(const char *name)
@@ -103,38 +109,64 @@ static Status count_entry(void *context, int folder, const char *name)
     c->folders += is_folder;
     c->files += !is_folder;
     c->config |= strcmp(name, "config.json") == 0;
+    c->weights |= strstr(name, ".safetensors") != NULL;
+    c->ours |= strncmp(name, "diffquant.", strlen("diffquant.")) == 0;
+    if (!is_folder && !carry_is_known(name))
+        snprintf(c->stranger, sizeof c->stranger, "%s", name);
     return OK;
 }
 
 typedef struct {
     const char *folder, *ending;
+    bool        all;  // the mark too
 } Clearing;
 
 static Status clear_entry(void *context, int folder, const char *name)
 {
     const Clearing *c = context;
     size_t          n = strlen(name), n_ending = strlen(c->ending);
-    if (n < n_ending || strcmp(name + n - n_ending, c->ending) != 0)
+    if (n < n_ending || strcmp(name + n - n_ending, c->ending) != 0 ||
+        (!c->all && strcmp(name, MARK) == 0))
         return OK;
     if (unlinkat(folder, name, 0) != 0 && errno != ENOENT)
         FAIL(ERR_IO, "%s/%s: cannot be removed: %s", c->folder, name, strerror(errno));
     return OK;
 }
 
-static Status clear_folder(const char *folder, const char *ending)
-{
-    Clearing c = {folder, ending};
-    return each_entry(folder, clear_entry, &c);
-}
-
 Status outfolder_clear(const OutFolder *f, const char *ending)
 {
-    return clear_folder(f->partial, ending);
+    Clearing c = {f->partial, ending, false};
+    return each_entry(f->partial, clear_entry, &c);
+}
+
+/* OUT.partial goes, as far as it can. */
+static void remove_partial(const OutFolder *f)
+{
+    Clearing c = {f->partial, "", true};
+    if (each_entry(f->partial, clear_entry, &c) == OK)
+        rmdir(f->partial);
 }
 
 /* --- before --- */
 
-/* What is there may go only if it is plainly a checkpoint: files alone, config.json too. */
+/* What is there may go only if it is plainly a checkpoint: config.json, weights, and no
+ * file or folder that does not belong to one. */
+static Status check_content(const Content *c, const char *path)
+{
+    char why[320];
+    if (!c->config || !c->weights)
+        snprintf(why, sizeof why, "is no checkpoint (it has no %s)",
+                 c->config ? ".safetensors" : "config.json");
+    else if (c->folders)
+        snprintf(why, sizeof why, "has folders in it");
+    else if (*c->stranger)
+        snprintf(why, sizeof why, "has %s in it, no file of a checkpoint", c->stranger);
+    else
+        return OK;
+    FAIL(ERR_USAGE, "%s: %s, so it is not overwritten: remove it, or choose another folder",
+         path, why);
+}
+
 static Status check_old(OutFolder *f, const char *path, bool overwrite)
 {
     struct stat st;
@@ -147,11 +179,9 @@ static Status check_old(OutFolder *f, const char *path, bool overwrite)
     if (c.files + c.folders == 0)
         return OK;
     if (!overwrite)
-        FAIL(ERR_USAGE, "%s: is there already: choose another folder, or allow to overwrite it",
-             path);
-    if (!c.config || c.folders)
-        FAIL(ERR_USAGE, "%s: %s, so it is not overwritten: remove it, or choose another folder",
-             path, c.config ? "has folders in it" : "is no checkpoint (it has no config.json)");
+        FAIL(ERR_USAGE, "%s: is there already: choose another folder, or replace it with "
+             "--force", path);
+    TRY(check_content(&c, path));
     f->replace = true;
     return OK;
 }
@@ -173,20 +203,52 @@ Status outfolder_check(OutFolder *f, Arena *a, const char *path, const char *sou
     return check_old(f, path, overwrite);
 }
 
+/* Locks a folder, path's own: another run may have put another one there since it was
+ * opened. File systems without locks say something else: then nothing is known. */
+static Status lock_folder(int *fd, const char *path)
+{
+    struct stat mine, now;
+    *fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (*fd < 0)
+        FAIL(ERR_IO, "%s: cannot be used: %s", path, strerror(errno));
+    bool busy = flock(*fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    if (!busy && fstat(*fd, &mine) == 0 && stat(path, &now) == 0 &&
+        mine.st_ino == now.st_ino && mine.st_dev == now.st_dev)
+        return OK;
+    close(*fd);
+    *fd = -1;
+    FAIL(ERR_USAGE, "%s: another run is writing it", path);
+}
+
+static Status put_mark(int folder, const char *path)
+{
+    int fd = openat(folder, MARK, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0)
+        FAIL(ERR_IO, "%s: cannot be written: %s", path, strerror(errno));
+    close(fd);
+    return OK;
+}
+
+/* Whatever lies in OUT.partial may be removed: then a run must have left it. */
+static Status claim(const OutFolder *f)
+{
+    Content c = {0};
+    TRY(each_entry(f->partial, count_entry, &c));
+    if (c.files + c.folders > 0 && !c.ours)
+        FAIL(ERR_USAGE, "%s: holds files, and no run of this program left them: remove it, or "
+             "choose another folder", f->partial);
+    return put_mark(f->lock, f->partial);
+}
+
 Status outfolder_open(OutFolder *f, Arena *scratch)
 {
     TRY(outfile_folder(scratch, f->partial));
-    f->lock = open(f->partial, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (f->lock < 0)
-        FAIL(ERR_IO, "%s: cannot be used: %s", f->partial, strerror(errno));
-    f->open = true;
-    /* File systems without locks say something else: then nothing is known. */
-    if (flock(f->lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    TRY(lock_folder(&f->lock, f->partial));
+    Status s = claim(f);
+    if (s != OK)
         close(f->lock);
-        f->open = false;
-        FAIL(ERR_USAGE, "%s: another run is writing it", f->partial);
-    }
-    return OK;
+    f->open = s == OK;
+    return s;
 }
 
 /* --- after --- */
@@ -231,30 +293,41 @@ static Status exchange(const OutFolder *f)
     return OK;
 }
 
+/* The old OUT is locked before it gets the name OUT.partial, under which another run
+ * would take it for its own. */
+static Status replace(const OutFolder *f)
+{
+    int old;
+    TRY(lock_folder(&old, f->target));
+    Status s = exchange(f);
+    /* OUT is whole: what cannot be removed of the old one is no failure. */
+    if (s == OK && put_mark(old, f->partial) == OK)
+        remove_partial(f);
+    close(old);
+    return s;
+}
+
 Status outfolder_commit(OutFolder *f)
 {
     CHECK(f->open);
+    unlinkat(f->lock, MARK, 0);
     if (fsync(f->lock) != 0 && errno != EINVAL && errno != EROFS)
         FAIL(ERR_IO, "%s: writing failed: %s", f->partial, strerror(errno));
     if (f->replace)
-        TRY(exchange(f));
+        TRY(replace(f));
     else if (rename(f->partial, f->target) != 0)
         FAIL(ERR_IO, "%s: renaming onto it failed: %s", f->target, strerror(errno));
     close(f->lock);
     f->open = false;
-    TRY(sync_above(f->target));
-    /* OUT is whole: what cannot be removed of the old one is no failure. */
-    if (f->replace && clear_folder(f->partial, "") == OK)
-        rmdir(f->partial);
-    return OK;
+    return sync_above(f->target);
 }
 
 void outfolder_close(OutFolder *f, bool keep)
 {
     if (!f->open)
         return;
-    if (!keep && clear_folder(f->partial, "") == OK)
-        rmdir(f->partial);
+    if (!keep)
+        remove_partial(f);
     close(f->lock);
     f->open = false;
 }

@@ -16,12 +16,12 @@ typedef struct {
 } OutFolder;
 
 /* Looks, changes nothing. ERR_USAGE where path is `source` (a folder that is read), lies
- * in it or holds it; where it is there and is a file, may not be overwritten, or is no
- * flat folder with a config.json. An empty folder is as good as none. */
+ * in it or holds it; where it is there and is a file, may not be overwritten, or holds
+ * anything but what a checkpoint does. An empty folder is as good as none. */
 MUST_USE Status outfolder_check(OutFolder *f, Arena *a, const char *path, const char *source,
                                 bool overwrite);
-/* Makes OUT.partial and the folders above it, or opens what is there, and locks it.
- * ERR_USAGE where another run has it; ERR_IO. */
+/* Makes OUT.partial and the folders above it, or opens what a run left there, and locks it.
+ * ERR_USAGE where another run has it, or it holds files that are no run's; ERR_IO. */
 MUST_USE Status outfolder_open(OutFolder *f, Arena *scratch);
 /* Removes the files in OUT.partial whose names end so; "" all. ERR_IO. */
 MUST_USE Status outfolder_clear(const OutFolder *f, const char *ending);

@@ -92,11 +92,55 @@ TEST(what_is_no_checkpoint_is_never_overwritten)
     mkdir(ref_path("old/sub"), 0777);
     T_FAILS(write_one(&a, ref_path("old"), true), ERR_USAGE, "old: has folders in it");
     rmdir(ref_path("old/sub"));
+    /* config.json alone makes no checkpoint, and one may have a user's file in it */
+    ref_write_text(ref_path("old/thesis.txt"), "years");
+    T_FAILS(write_one(&a, ref_path("old"), true), ERR_USAGE, "old: has thesis.txt in it");
+    T_OK(there(ref_path("old/thesis.txt")));
+    unlink(ref_path("old/thesis.txt"));
+    unlink(ref_path("old/old.safetensors"));
+    T_FAILS(write_one(&a, ref_path("old"), true), ERR_USAGE, "it has no .safetensors");
     T_FAILS(write_one(&a, ref_path("home/thesis.txt"), true), ERR_USAGE, "is a file");
     T_FAILS(write_one(&a, ref_path("home/thesis.txt/x"), true), ERR_IO, "thesis.txt");
     T_FAILS(write_one(&a, ref_path("none/.."), true), ERR_USAGE, "expected a folder's name");
     T_FAILS(write_one(&a, "", true), ERR_USAGE, "expected a folder's name");
     T_OK(there(ref_path("home/thesis.txt")) && !there(ref_path("home.partial")));
+    arena_close(&a);
+}
+
+/* OUT.partial is emptied: only what a run left there may go. */
+TEST(a_folder_called_partial_is_not_taken)
+{
+    Arena a = {0};
+    make_folders();
+    mkdir(ref_path("mine.partial"), 0777);
+    ref_write_text(ref_path("mine.partial/model.safetensors"), "half a download");
+    for (int overwrite = 0; overwrite < 2; overwrite++)
+        T_FAILS(write_one(&a, ref_path("mine"), overwrite), ERR_USAGE,
+                "mine.partial: holds files, and no run of this program left them");
+    T_OK(there(ref_path("mine.partial/model.safetensors")) && !there(ref_path("mine")));
+    unlink(ref_path("mine.partial/model.safetensors"));
+    T_STATUS_OK(write_one(&a, ref_path("mine"), false));
+    T_OK(there(ref_path("mine/config.json")) && !there(ref_path("mine/diffquant.begun")));
+    arena_close(&a);
+}
+
+/* What a run killed at its very begin leaves is known again; files beside it go. */
+TEST(what_a_run_left_is_taken_up)
+{
+    Arena     a = {0};
+    OutFolder f;
+    make_folders();
+    T_STATUS_OK(outfolder_check(&f, &a, ref_path("again"), ref_path("src"), false));
+    T_STATUS_OK(outfolder_open(&f, &a));
+    ref_write_text(ref_path("again.partial/model.safetensors"), "half");
+    close(f.lock);  // as a killed run does
+    T_STATUS_OK(outfolder_open(&f, &a));
+    T_STATUS_OK(outfolder_clear(&f, ""));
+    T_OK(!there(ref_path("again.partial/model.safetensors")));
+    close(f.lock);
+    T_STATUS_OK(outfolder_open(&f, &a));  // cleared is not forgotten
+    T_STATUS_OK(outfolder_commit(&f));
+    T_OK(there(ref_path("again")) && !there(ref_path("again/diffquant.begun")));
     arena_close(&a);
 }
 
