@@ -347,6 +347,31 @@ Status op_record(Backend *be, const Tensor *x, const Batch *batch, const int32_t
     return be->ops->record(be, x, batch, positions, r);
 }
 
+Status op_fakequant_rows(Backend *be, Tensor *x, const Batch *batch, const RowRounding *r)
+{
+    TRY(check_2d("fakequant_rows", "x", x, -1, -1));
+    TRY(check_rows("fakequant_rows", x));
+    TRY(check_batch("fakequant_rows", batch, x->shape[0]));
+    if (r->bits != 8 && r->bits != 6 && r->bits != 4)
+        FAIL(ERR_UNSUPPORTED, "fakequant_rows: %d bits, expected 8, 6 or 4", r->bits);
+    return be->ops->fakequant_rows(be, x, batch, r);
+}
+
+Status op_fakequant_kv(Backend *be, Tensor *k, Tensor *v, const Batch *batch, int64_t head_dim,
+                       int bits)
+{
+    TRY(check_2d("fakequant_kv", "k", k, -1, -1));
+    TRY(check_rows("fakequant_kv", k));
+    TRY(check_2d("fakequant_kv", "v", v, k->shape[0], k->shape[1]));
+    TRY(check_batch("fakequant_kv", batch, k->shape[0]));
+    if (head_dim < 1 || k->shape[1] % head_dim)
+        FAIL(ERR_SHAPE, "fakequant_kv: heads of %lld in rows of %lld, expected a divisor",
+             (long long)head_dim, (long long)k->shape[1]);
+    if (bits != 8 && bits != 4)
+        FAIL(ERR_UNSUPPORTED, "fakequant_kv: %d bits, expected 8 or 4", bits);
+    return be->ops->fakequant_kv(be, k, v, batch, head_dim, bits);
+}
+
 Status op_score(Backend *be, const Tensor *x, const Linear *head, const int32_t *targets,
                 float *logprob, int32_t *best)
 {

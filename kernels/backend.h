@@ -93,6 +93,19 @@ typedef struct {
     float       *c;
 } MatrixProduct;
 
+/* Inputs of a linear layer as few bits would hold them: x' = s round(x / s), half to even,
+ * s = max|x| / (2^(bits-1) - 1) of each row, or of all rows of a sequence. wide: codes
+ * reach -2^(bits-1) and s = max|x| / (2^bits - 1) * 2, as compressed-tensors has it, where
+ * the positive maximum itself is clamped. */
+typedef struct {
+    int  bits;          // 8, 6, 4
+    bool by_sequence;
+    bool wide;
+} RowRounding;
+
+/* Keys and values share scales in groups of so many. */
+enum { KV_GROUP = 32 };
+
 /* Table of a device. Shapes were checked by op_...; see there. */
 typedef struct {
     const char *name;
@@ -112,6 +125,9 @@ typedef struct {
                         const Tensor *v, const Attention *);
     Status (*glu)(Backend *, Tensor *gate, const Tensor *up, Activation);
     Status (*add)(Backend *, Tensor *y, const Tensor *x);
+    Status (*fakequant_rows)(Backend *, Tensor *x, const Batch *, const RowRounding *);
+    Status (*fakequant_kv)(Backend *, Tensor *k, Tensor *v, const Batch *, int64_t head_dim,
+                           int bits);
     Status (*record)(Backend *, const Tensor *x, const Batch *, const int32_t *positions,
                      ValueRecord *);
     Status (*score)(Backend *, const Tensor *x, const Linear *head, const int32_t *targets,
@@ -170,6 +186,19 @@ MUST_USE Status op_attention(Backend *be, Tensor *out, const Tensor *q, const Te
 MUST_USE Status op_glu(Backend *be, Tensor *gate, const Tensor *up, Activation act);
 /* y += x, same shape */
 MUST_USE Status op_add(Backend *be, Tensor *y, const Tensor *x);
+/* Rounds x [T,K] in place. NaN or infinity makes all that share its scale NaN; zeros stay.
+ * ERR_UNSUPPORTED for other bits. */
+MUST_USE Status op_fakequant_rows(Backend *be, Tensor *x, const Batch *batch,
+                                  const RowRounding *r);
+/* Rounds k, v [S,C] in place to what a cache of 8 or 4 bits holds, KIVI's layout: with
+ * m = min, s = (max - min) / (2^bits - 1), x' = s round((x - m) / s) + m. Keys: m and s
+ * of each channel over KV_GROUP rows, counted from the first of a sequence. Values: of
+ * each row over KV_GROUP channels of head_dim (C a multiple of it; what is left over of
+ * head_dim is a smaller group). Rows after the last whole group of a sequence stay as
+ * they are. NaN or infinity makes all that share its scale NaN. ERR_UNSUPPORTED for other
+ * bits. */
+MUST_USE Status op_fakequant_kv(Backend *be, Tensor *k, Tensor *v, const Batch *batch,
+                                int64_t head_dim, int bits);
 /* Adds x [T,C] to the record; positions[T] within the sequence (host). */
 MUST_USE Status op_record(Backend *be, const Tensor *x, const Batch *batch,
                           const int32_t *positions, ValueRecord *r);

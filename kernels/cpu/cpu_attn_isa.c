@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "kernels/cpu/cpu_vec_math.h"
+#include "kernels/cpu/cpu_vec_round.h"
 #include "kernels/half.h"
 
 /* Registers: MR x NV sums, NV of b, one of a; 32 with avx512, else 16. */
@@ -199,32 +200,13 @@ static void weights(float *p, const float *x, int64_t n, float top)
 
 static uint32_t absmax(const float *x, int64_t n)
 {
-    Ivec top = {0};
-    int32_t max = 0, lane[VEC];
-    int64_t i = 0;
-    for (; i + VEC <= n; i += VEC)
-        top = ivec_max(top, ivec_load(x + i) & 0x7fffffff);
-    memcpy(lane, &top, sizeof top);
-    for (int j = 0; j < VEC; j++)
-        max = lane[j] > max ? lane[j] : max;
-    for (; i < n; i++) {
-        int32_t u = (int32_t)(f32_bits(x[i]) & 0x7fffffffu);
-        max = u > max ? u : max;
-    }
-    return (uint32_t)max;
+    return absmax_bits(x, n);
 }
 
 static void quantize(float *x, int64_t n, float scale, float limit)
 {
-    const Vec shifter = vec_all(0x1.8p23f), top = vec_all(limit);
-    for (int64_t i = 0; i < n; i += VEC) {
-        Vec v = vec_load(x + i), code = v / vec_all(scale);
-        code = vec_min(top, vec_max(vec_all(-limit), code));  // NaN passes both
-        code = (code + shifter) - shifter;                    // half to even
-        if (scale == 0)
-            code = v;  // NaN or a magnitude too small to have a scale
-        vec_store(x + i, code * vec_all(scale));
-    }
+    for (int64_t i = 0; i < n; i += VEC)
+        vec_store(x + i, round_to_scale(vec_load(x + i), scale, -limit, limit));
 }
 
 /* --- the end of a row --- */

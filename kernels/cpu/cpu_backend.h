@@ -78,15 +78,25 @@ typedef struct {
     void (*merge)(ScoreRow *row, const ScoreRow *next);
 } ScoreIsa;
 
+/* Fake quantization (cpu_fakequant_isa.c), all in place. */
+typedef struct {
+    uint32_t (*absmax)(const float *x, int64_t n);   // bits of the largest magnitude
+    void (*symmetric)(float *x, int64_t n, float scale, float low, float high);
+    void (*span)(float *x, int64_t n, float levels);
+    void (*columns)(float *x, int64_t rows, int64_t n, float levels);  // x [rows,n]
+} FakequantIsa;
+
 extern const RowsIsa   rows_plain, rows_avx2, rows_avx512;
 extern const PanelIsa  panel_plain, panel_avx2, panel_avx512;
 extern const CodesIsa  codes_plain, codes_avx2, codes_avx512;
 extern const ScoreIsa  score_plain, score_avx2, score_avx512;
+extern const FakequantIsa fakequant_plain, fakequant_avx2, fakequant_avx512;
 
 const RowsIsa  *cpu_rows(void);
 const PanelIsa *cpu_panel(void);
 const CodesIsa *cpu_codes(void);
 const ScoreIsa *cpu_score_isa(void);
+const FakequantIsa *cpu_fakequant_isa(void);
 
 /* The operations, one a file; shapes were checked in backend.c. */
 Status cpu_linear_pack(Backend *be, Linear *out, const float *w, const float *bias);
@@ -102,6 +112,9 @@ Status cpu_attention(Backend *be, Tensor *out, const Tensor *q, const Tensor *k,
                      const Tensor *v, const Attention *a);
 Status cpu_glu(Backend *be, Tensor *gate, const Tensor *up, Activation act);
 Status cpu_add(Backend *be, Tensor *y, const Tensor *x);
+Status cpu_fakequant_rows(Backend *be, Tensor *x, const Batch *batch, const RowRounding *r);
+Status cpu_fakequant_kv(Backend *be, Tensor *k, Tensor *v, const Batch *batch, int64_t head_dim,
+                        int bits);
 Status cpu_record(Backend *be, const Tensor *x, const Batch *batch, const int32_t *positions,
                   ValueRecord *r);
 Status cpu_score(Backend *be, const Tensor *x, const Linear *head, const int32_t *targets,

@@ -58,6 +58,7 @@ CHOICE(RowsIsa, cpu_rows, rows)
 CHOICE(PanelIsa, cpu_panel, panel)
 CHOICE(CodesIsa, cpu_codes, codes)
 CHOICE(ScoreIsa, cpu_score_isa, score)
+CHOICE(FakequantIsa, cpu_fakequant_isa, fakequant)
 
 static const BackendOps CPU_OPS = {
     .name = "cpu",
@@ -75,6 +76,8 @@ static const BackendOps CPU_OPS = {
     .attention = cpu_attention,
     .glu = cpu_glu,
     .add = cpu_add,
+    .fakequant_rows = cpu_fakequant_rows,
+    .fakequant_kv = cpu_fakequant_kv,
     .record = cpu_record,
     .score = cpu_score,
 };
