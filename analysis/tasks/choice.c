@@ -5,11 +5,9 @@
 #include <string.h>
 
 #include "analysis/tasks/choice_item.h"
+#include "analysis/tasks/choice_shots.h"
 #include "analysis/tasks/choice_tokens.h"
 #include "kernels/size.h"
-
-/* Between context and continuation: target_delimiter of all these tasks. */
-#define DELIMITER " "
 
 static int64_t code_points(const char *text)
 {
@@ -37,21 +35,32 @@ static Status lay_out_items(Choice *c, Arena *a, const ChoiceItem *items)
     return OK;
 }
 
-static Status ask(ChoiceRow *rows, ChoiceRequest *requests, Choice *c, Arena *a,
-                  const ChoiceTokens *t, const ChoiceItem *it, int64_t item)
+/* What the making of requests needs; requests [n_requests] and rows alike. */
+typedef struct {
+    ChoiceTokens   tokens;
+    ChoiceShots    shots;
+    ChoiceRow     *rows;
+    ChoiceRequest *requests;
+} Maker;
+
+static Status ask(Choice *c, Arena *a, Maker *mk, const ChoiceItem *it, int64_t item)
 {
+    Arena       tmp = {0};
+    Status      s = OK;
+    const char *shots;
+    int64_t     first = c->first[item];
+    GUARD(choice_shots_text(&shots, &tmp, &mk->shots, it));
+    GUARD(choice_tokens_item(&mk->rows[first], a, &mk->tokens, shots, it));
     for (int64_t j = 0; j < it->n; j++) {
-        int64_t     r = c->first[item] + j;
-        const char *text = arena_printf(a, "%s%s", DELIMITER, it->continuation[j]);
-        if (!text)
-            FAIL(ERR_MEMORY, "%s: out of memory for a text", c->path);
-        TRY(choice_tokens_row(&rows[r], a, t, it->context[j], text));
-        requests[r] = (ChoiceRequest){.item = item, .choice = j,
-                                      .length = code_points(it->choice[j]),
-                                      .truncated = rows[r].truncated};
-        c->n_truncated += rows[r].truncated;
+        bool truncated = mk->rows[first + j].truncated;
+        mk->requests[first + j] = (ChoiceRequest){.item = item, .choice = j,
+                                                  .length = code_points(it->choice[j]),
+                                                  .truncated = truncated};
+        c->n_truncated += truncated;
     }
-    return OK;
+out:
+    arena_close(&tmp);
+    return s;
 }
 
 /* Rows end to end. */
@@ -77,18 +86,15 @@ static Status join(Sequences *out, Arena *a, const ChoiceRow *rows, int64_t n)
 static Status make_requests(Choice *c, Arena *a, Arena *tmp, Tokenizer *t,
                             const ChoiceItem *items, const ChoiceOptions *o)
 {
-    ChoiceTokens   tokens;
-    ChoiceRow     *rows;
-    ChoiceRequest *requests;
-    choice_tokens_init(&tokens, t, c->path, o);
-    ARENA_NEW(rows, tmp, c->n_requests);
-    ARENA_NEW(requests, a, c->n_requests);
-    for (int64_t i = 0; i < c->n; i++) {
-        tokens.line = items[i].line;
-        TRY(ask(rows, requests, c, tmp, &tokens, &items[i], i));
-    }
-    c->requests = requests;
-    return join(&c->seq, a, rows, c->n_requests);
+    Maker mk;
+    choice_tokens_init(&mk.tokens, t, c->path, o);
+    TRY(choice_shots_init(&mk.shots, tmp, c->path, items, c->n, c->kind, o));
+    ARENA_NEW(mk.rows, tmp, c->n_requests);
+    ARENA_NEW(mk.requests, a, c->n_requests);
+    for (int64_t i = 0; i < c->n; i++)
+        TRY(ask(c, tmp, &mk, &items[i], i));
+    c->requests = mk.requests;
+    return join(&c->seq, a, mk.rows, c->n_requests);
 }
 
 static Status name_it(Choice *c, Arena *a, const char *path)

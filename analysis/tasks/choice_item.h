@@ -6,6 +6,9 @@
 #include "analysis/choice.h"
 #include "analysis/json.h"
 
+/* Between context and continuation: target_delimiter of all these tasks. */
+#define CHOICE_DELIMITER " "
+
 typedef struct {
     const char  *id;            // NULL: the line has none
     int64_t      line;          // in the file, from 1

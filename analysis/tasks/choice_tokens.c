@@ -11,7 +11,6 @@
 
 #include <string.h>
 
-#include "analysis/tasks/choice_item.h"
 #include "kernels/size.h"
 
 void choice_tokens_init(ChoiceTokens *t, Tokenizer *tokenizer, const char *path,
@@ -37,40 +36,58 @@ static Status encode(Ids *out, Arena *a, const ChoiceTokens *t, const char *text
                             NULL);
 }
 
-/* No context at all: the prefix token stands for it, unless the continuation begins
- * with that itself. */
-static Status encode_alone(Ids *context, Ids *scored, Arena *a, const ChoiceTokens *t,
-                           const char *text)
+/* A request on its way: the text of its context, its end without white space. */
+typedef struct {
+    const char *text;
+    size_t      n;
+    Ids         context, scored;
+} Pair;
+
+/* No context at all: the prefix token stands for it. */
+static Status encode_context(Pair *p, Arena *a, const ChoiceTokens *t, const char *shots,
+                             const char *context)
 {
+    p->text = arena_printf(a, "%s%s", shots, context);
+    if (!p->text)
+        FAIL_LINE(t, ERR_MEMORY, "out of memory for a text");
+    const char *end = p->text + strlen(p->text);
+    choice_rstrip(p->text, &end);
+    p->n = (size_t)(end - p->text);
+    if (p->text[0])
+        return encode(&p->context, a, t, p->text, p->n);
     if (t->prefix < 0)
         FAIL_LINE(t, ERR_RANGE, "an empty context, and the tokenizer has neither BOS nor EOS "
                   "to stand for it");
-    TRY(tokenizer_encode(t->tokenizer, a, text, strlen(text), false, &scored->ids, &scored->n,
-                         NULL));
-    ARENA_NEW(context->ids, a, 1);
-    context->ids[0] = t->prefix;
-    context->n = 1;
-    if (scored->n > 0 && scored->ids[0] == t->prefix) {
-        scored->ids++;
-        scored->n--;
-    }
+    ARENA_NEW(p->context.ids, a, 1);
+    p->context.ids[0] = t->prefix;
+    p->context.n = 1;
     return OK;
 }
 
-static Status encode_pair(Ids *context, Ids *scored, Arena *a, const ChoiceTokens *t,
-                          const char *text, const char *continuation)
+static void skip(Ids *ids, int64_t n)
 {
-    const char *end = text + strlen(text);
-    char       *whole = arena_printf(a, "%s%s", text, continuation);
+    n = i64_min(n, ids->n);
+    ids->ids += n;
+    ids->n -= n;
+}
+
+static Status encode_scored(Pair *p, Arena *a, const ChoiceTokens *t, const char *continuation)
+{
+    const char *whole = arena_printf(a, "%s%s%s", p->text, CHOICE_DELIMITER, continuation);
     if (!whole)
         FAIL_LINE(t, ERR_MEMORY, "out of memory for a text");
-    choice_rstrip(text, &end);
-    TRY(encode(context, a, t, text, (size_t)(end - text)));
-    TRY(encode(scored, a, t, whole, strlen(whole)));
-    if (context->n == 0)
+    if (p->context.n == 0)
         FAIL_LINE(t, ERR_RANGE, "the context is blank, and no BOS comes before it");
-    scored->ids += i64_min(context->n, scored->n);
-    scored->n -= i64_min(context->n, scored->n);
+    if (p->text[0]) {
+        TRY(encode(&p->scored, a, t, whole, strlen(whole)));
+        skip(&p->scored, p->context.n);
+        return OK;
+    }
+    TRY(tokenizer_encode(t->tokenizer, a, whole, strlen(whole), false, &p->scored.ids,
+                         &p->scored.n, NULL));
+    /* The prefix token comes once, also where the continuation begins with it. */
+    if (p->scored.n > 0 && p->scored.ids[0] == t->prefix)
+        skip(&p->scored, 1);
     return OK;
 }
 
@@ -91,17 +108,19 @@ static Status lay_out(ChoiceRow *out, Arena *a, const ChoiceTokens *t, const Ids
     return OK;
 }
 
-Status choice_tokens_row(ChoiceRow *out, Arena *a, const ChoiceTokens *t, const char *context,
-                         const char *continuation)
+Status choice_tokens_item(ChoiceRow *rows, Arena *a, ChoiceTokens *t, const char *shots,
+                          const ChoiceItem *it)
 {
     Arena  tmp = {0};
     Status s = OK;
-    Ids    front = {0}, scored = {0};
-    if (context[0])
-        GUARD(encode_pair(&front, &scored, &tmp, t, context, continuation));
-    else
-        GUARD(encode_alone(&front, &scored, &tmp, t, continuation));
-    GUARD(lay_out(out, a, t, &front, &scored));
+    Pair   p = {0};
+    t->line = it->line;
+    for (int64_t j = 0; j < it->n; j++) {
+        if (j == 0 || it->context[j] != it->context[j - 1])
+            GUARD(encode_context(&p, &tmp, t, shots, it->context[j]));
+        GUARD(encode_scored(&p, &tmp, t, it->continuation[j]));
+        GUARD(lay_out(&rows[j], a, t, &p.context, &p.scored));
+    }
 out:
     arena_close(&tmp);
     return s;

@@ -2,7 +2,7 @@
 #ifndef DQ_CHOICE_TOKENS_H
 #define DQ_CHOICE_TOKENS_H
 
-#include "analysis/choice.h"
+#include "analysis/tasks/choice_item.h"
 
 typedef struct {
     Tokenizer  *tokenizer;
@@ -22,8 +22,8 @@ typedef struct {
 
 void choice_tokens_init(ChoiceTokens *t, Tokenizer *tokenizer, const char *path,
                         const ChoiceOptions *o);
-/* ids in a. */
-MUST_USE Status choice_tokens_row(ChoiceRow *out, Arena *a, const ChoiceTokens *t,
-                                  const char *context, const char *continuation);
+/* rows [it->n], shots before each context; ids in a. */
+MUST_USE Status choice_tokens_item(ChoiceRow *rows, Arena *a, ChoiceTokens *t,
+                                   const char *shots, const ChoiceItem *it);
 
 #endif
