@@ -56,6 +56,28 @@ typedef struct {
     float  lambda, lambda_init;   // differential only
 } Layer;
 
+typedef enum { ACTS_TOKEN, ACTS_TENSOR } ActScale;
+
+/* What is rounded, in all layers, while a pass runs. bits 16 and the rest 0: nothing.
+ *
+ * Inputs of linear layers are rounded once for the layers that share them; records hold
+ * them as they were before. absmax of "all tokens" is that of one pass: a step of
+ * generation has one token.
+ *
+ * Keys, after RoPE, and values are rounded in groups of KV_GROUP tokens of a sequence
+ * (op_fakequant_kv); the newest tokens, short of a group, stay as they are (KIVI's
+ * residual). All queries attend to the rounded ones, those within the group too, as is
+ * usual in measuring: their scales know up to KV_GROUP - 1 tokens to come, where generation
+ * sees a group unrounded until it is full, and loses a little less. */
+typedef struct {
+    int        bits;       // attention logits: 16 none; 8, 6, 4
+    LogitScale scale;
+    int        acts;       // inputs of the linear layers of blocks: 0 none; 8, 6, 4
+    ActScale   act_scale;  //   by the absmax of a token, or of all tokens of a sequence
+    bool       act_wide;   //   codes and scales of compressed-tensors (RowRounding.wide)
+    int        kv;         // keys (per channel) and values (per token): 0 none; 8, 4
+} RunQuant;
+
 typedef struct {
     const char *path;             // as given
     const char *name;             // last part of the path

@@ -25,18 +25,12 @@ typedef struct {
 
 MUST_USE Status probe_init(Probe *p, Arena *a, const Model *m, int64_t n_positions);
 
-typedef enum { ACTS_TOKEN, ACTS_TENSOR } ActScale;
-
-/* What is rounded, in all layers, while a pass runs. bits 16 and the rest 0: nothing. */
-typedef struct {
-    int        bits;       // attention logits: 16 none; 8, 6, 4
-    LogitScale scale;
-    int        acts;       // inputs of the linear layers of blocks: 0 none; 8, 6, 4;
-    ActScale   act_scale;  //   absmax of a token, or of all tokens of a sequence
-    int        kv;         // keys (per channel) and values (per token): 0 none; 8, 4
-} RunQuant;
-
-/* Keys and values of one sequence, for generation. */
+/* Keys and values of one sequence, for generation. A pass that rounds keys and values
+ * rounds those of the cache, once: all passes with one cache have the same RunQuant.kv.
+ * While passes end at multiples of KV_GROUP, and in steps within the group after them, a
+ * cache gives what one pass over the same text gives. Where a group has filled over several
+ * passes it does not: those before the last saw its tokens unrounded, and a pass over the
+ * whole text sees them rounded. */
 typedef struct Cache Cache;
 MUST_USE Status cache_init(Cache **c, Model *m, Arena *a, int64_t capacity);
 

@@ -159,6 +159,36 @@ static Attention attention_of(const Pass *p, int64_t layer)
     return a;
 }
 
+/* --- what is rounded on the way (RunQuant) --- */
+
+/* Nothing looks at an input again but the linear layers. */
+static Status round_input(Pass *p, Tensor *x)
+{
+    RowRounding r = {p->quant.acts, p->quant.act_scale == ACTS_TENSOR, p->quant.act_wide};
+    return r.bits ? op_fakequant_rows(p->m->backend, x, p->batch, &r) : OK;
+}
+
+static Tensor rows_from(const Tensor *t, int64_t first)
+{
+    return tensor_2d(DTYPE_F32, (float *)t->data + first * t->shape[1], t->shape[0] - first,
+                     t->shape[1]);
+}
+
+/* keys, values: all of the cache, if there is one: whole groups are rounded already. */
+static Status round_kv(Pass *p, const Tensor *keys, const Tensor *values)
+{
+    int64_t past = p->cache ? cache_length(p->cache) : 0, first = past - past % KV_GROUP;
+    Tensor  k = rows_from(keys, first), v = rows_from(values, first);
+    int32_t start[2] = {0, (int32_t)k.shape[0]};
+    Batch   grown = {1, start, p->batch->number};
+    if (!p->quant.kv)
+        return OK;
+    return op_fakequant_kv(p->m->backend, &k, &v, p->cache ? &grown : p->batch,
+                           p->m->config.head_dim, p->quant.kv);
+}
+
+/* --- the stages of a layer --- */
+
 static Status norm_for_attention(Pass *p, int64_t layer)
 {
     Model *m = p->m;
@@ -185,6 +215,7 @@ static Status heads(Pass *p, int64_t layer)
         keys = p->keys;
         values = p->values;
     }
+    TRY(round_kv(p, &keys, &values));
     Attention a = attention_of(p, layer);
     return op_attention(be, &p->o, &p->q, &keys, &values, &a);
 }
@@ -239,10 +270,12 @@ Status forward_layer(Pass *p, int64_t layer, Tap tap, const Tensor **at)
 {
     for (int i = 0; i < N_TAPS; i++) {
         TRY(STAGES[i].run(p, layer));
-        *at = (const Tensor *)((const char *)p + STAGES[i].values);
-        TRY(record_tap(p, STAGES[i].tap, layer, *at));
+        Tensor *x = (Tensor *)((char *)p + STAGES[i].values);
+        *at = x;
+        TRY(record_tap(p, STAGES[i].tap, layer, x));
         if (STAGES[i].tap == tap)
             break;
+        TRY(round_input(p, x));
     }
     return OK;
 }

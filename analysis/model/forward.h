@@ -11,7 +11,7 @@ typedef struct {
     Model       *m;
     const Batch *batch;
     Probe       *probe;          // or NULL
-    RunQuant   quant;
+    RunQuant     quant;
     Cache       *cache;          // or NULL
     const Branches *branches;    // or NULL: no sequence has rows of another
     int64_t      T;
