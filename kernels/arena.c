@@ -5,10 +5,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "kernels/size.h"
 
-enum { ALIGN = 64, BLOCK_BYTES = 1 << 20 };
+enum { ALIGN = 64, BLOCK_BYTES = 1 << 20, HUGE_PAGE = 2 << 20 };
 
 struct ArenaBlock {
     ArenaBlock *below;
@@ -35,9 +36,22 @@ static int must_fail(void)
     return failing;
 }
 
+/* Memory of a block. Large ones come and go with each layer: in pages of 4 KiB the system
+ * would take longer to hand them out than it takes to fill them. */
+static void *block_memory(size_t bytes)
+{
+    if (bytes < 2 * HUGE_PAGE)
+        return aligned_alloc(ALIGN, bytes);
+    size_t whole = (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+    void  *p = aligned_alloc(HUGE_PAGE, whole);
+    if (p)
+        (void)madvise(p, whole, MADV_HUGEPAGE);  // a wish: systems without it stay right
+    return p;
+}
+
 static ArenaBlock *push_block(Arena *a, size_t capacity)
 {
-    ArenaBlock *b = aligned_alloc(ALIGN, ALIGN + capacity);
+    ArenaBlock *b = block_memory(ALIGN + capacity);
     if (!b)
         return NULL;
     b->below = a->top;
