@@ -381,6 +381,19 @@ Status op_score(Backend *be, const Tensor *x, const Linear *head, const int32_t 
     return be->ops->score(be, x, head, targets, logprob, best);
 }
 
+Status op_divergence(Backend *be, const HeadPair *p)
+{
+    int64_t T = p->x[0]->shape[0], V = p->head[0]->n;
+    TRY(check_2d("divergence", "x", p->x[0], -1, p->head[0]->k));
+    TRY(check_2d("divergence", "x of the reference", p->x[1], T, p->head[1]->k));
+    TRY(check_rows("divergence", p->x[0]));
+    if (p->head[1]->n != V)
+        FAIL(ERR_SHAPE, "divergence: vocabularies of %lld and %lld words, expected one",
+             (long long)V, (long long)p->head[1]->n);
+    TRY(check_values("divergence", "target", p->targets, T, INT32_MIN, V));
+    return T ? be->ops->divergence(be, p) : OK;
+}
+
 /* --- names --- */
 
 const char *activation_name(Activation act)

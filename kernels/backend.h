@@ -93,6 +93,17 @@ typedef struct {
     float       *c;
 } MatrixProduct;
 
+/* The last layers of two models on the same T rows: [0] the model, [1] its reference.
+ * All but x is host memory. */
+typedef struct {
+    const Tensor  *x[2];        // [T,K], each with its own K
+    const Linear  *head[2];     // [V,K]
+    const int32_t *targets;     // [T], < 0: none
+    double        *kl;          // [T] KL(p_reference || p) in nats
+    double        *logprob[2];  // [T] log p(target), 0 without one
+    int32_t       *best[2];     // [T] first argmax
+} HeadPair;
+
 /* Inputs of a linear layer as few bits would hold them: x' = s round(x / s), half to even,
  * s = max|x| / (2^(bits-1) - 1) of each row, or of all rows of a sequence. wide: codes
  * reach -2^(bits-1) and s = max|x| / (2^bits - 1) * 2, as compressed-tensors has it, where
@@ -132,6 +143,7 @@ typedef struct {
                      ValueRecord *);
     Status (*score)(Backend *, const Tensor *x, const Linear *head, const int32_t *targets,
                     float *logprob, int32_t *best);
+    Status (*divergence)(Backend *, const HeadPair *);
 } BackendOps;
 
 struct Backend {
@@ -207,6 +219,12 @@ MUST_USE Status op_record(Backend *be, const Tensor *x, const Batch *batch,
  * targets[t] < 0: logprob[t] = 0. All host memory; best may be NULL. */
 MUST_USE Status op_score(Backend *be, const Tensor *x, const Linear *head,
                          const int32_t *targets, float *logprob, int32_t *best);
+
+/* How far two heads' predictions are apart, without a [T,V] matrix; sums in double.
+ * ERR_SHAPE where the vocabularies differ. Logits of -inf are words that cannot come:
+ * kl is +inf where only the reference can say one. NaN or +inf in a row of either model
+ * makes its kl NaN. */
+MUST_USE Status op_divergence(Backend *be, const HeadPair *p);
 
 /* The devices (kernels/cpu, kernels/cuda). ERR_DEVICE says why it is not there. */
 MUST_USE Status cpu_open(Backend *be);

@@ -9,12 +9,16 @@ typedef struct Gemm Gemm;          // cpu_gemm.h
 typedef struct GemmEngine GemmEngine;
 typedef struct CpuWeights CpuWeights;
 
+typedef struct {
+    Arena  arena;                  // holds only this
+    void  *at;
+    size_t bytes;
+} CpuScratch;
+
 /* Backend.state of "cpu". */
 typedef struct {
     Arena       arena;             // engine and its primitives, until close
-    Arena       scratch_arena;     // holds only scratch
-    void       *scratch;
-    size_t      scratch_bytes;
+    CpuScratch  scratch, spare;
     GemmEngine *gemms;
 } CpuState;
 
@@ -27,6 +31,9 @@ static inline CpuState *cpu_state(Backend *be)
  * call. It stays with the backend: fresh pages for every operation would cost
  * more than some of them. ERR_MEMORY. */
 MUST_USE Status cpu_scratch(Backend *be, void **out, size_t bytes);
+/* For an operation of two products: what cpu_scratch gave stays valid over the next
+ * call, which takes another piece. */
+void cpu_scratch_swap(Backend *be);
 
 /* Threads worth starting for `work` multiplications or moves. */
 static inline int cpu_threads(const Backend *be, int64_t work)
@@ -78,6 +85,23 @@ typedef struct {
     void (*merge)(ScoreRow *row, const ScoreRow *next);
 } ScoreIsa;
 
+/* Two rows of logits that come in the same pieces (cpu_divergence_isa.c): the model's
+ * and the reference's. */
+typedef struct {
+    float   top[2];   // largest so far, NaN passed over
+    int32_t best[2];  // where it first stood
+    double  sum[2];   // of exp(x - top)
+    double  cross;    // of exp(reference - its top) (reference - model)
+} DivergenceRow;
+
+typedef struct {
+    /* The next n logits of both, n % 64 == 0, the first of them number `first`. */
+    void (*fold)(DivergenceRow *row, const float *model, const float *reference, int64_t n,
+                 int64_t first);
+    /* Adds what follows. */
+    void (*merge)(DivergenceRow *row, const DivergenceRow *next);
+} DivergenceIsa;
+
 /* Fake quantization (cpu_fakequant_isa.c), all in place. */
 typedef struct {
     uint32_t (*absmax)(const float *x, int64_t n);   // bits of the largest magnitude
@@ -91,12 +115,14 @@ extern const PanelIsa  panel_plain, panel_avx2, panel_avx512;
 extern const CodesIsa  codes_plain, codes_avx2, codes_avx512;
 extern const ScoreIsa  score_plain, score_avx2, score_avx512;
 extern const FakequantIsa fakequant_plain, fakequant_avx2, fakequant_avx512;
+extern const DivergenceIsa divergence_plain, divergence_avx2, divergence_avx512;
 
 const RowsIsa  *cpu_rows(void);
 const PanelIsa *cpu_panel(void);
 const CodesIsa *cpu_codes(void);
 const ScoreIsa *cpu_score_isa(void);
 const FakequantIsa *cpu_fakequant_isa(void);
+const DivergenceIsa *cpu_divergence_isa(void);
 
 /* The operations, one a file; shapes were checked in backend.c. */
 Status cpu_linear_pack(Backend *be, Linear *out, const float *w, const float *bias);
@@ -119,5 +145,6 @@ Status cpu_record(Backend *be, const Tensor *x, const Batch *batch, const int32_
                   ValueRecord *r);
 Status cpu_score(Backend *be, const Tensor *x, const Linear *head, const int32_t *targets,
                  float *logprob, int32_t *best);
+Status cpu_divergence(Backend *be, const HeadPair *p);
 
 #endif

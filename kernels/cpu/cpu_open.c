@@ -8,7 +8,8 @@ static void cpu_close(Backend *be)
 {
     CpuState *st = cpu_state(be);
     gemm_engine_close(st);
-    arena_close(&st->scratch_arena);
+    arena_close(&st->scratch.arena);
+    arena_close(&st->spare.arena);
     arena_close(&st->arena);
 }
 
@@ -33,17 +34,25 @@ static Status cpu_download(Backend *be, void *host, const Tensor *src)
 
 Status cpu_scratch(Backend *be, void **out, size_t bytes)
 {
-    CpuState *st = cpu_state(be);
-    if (bytes > st->scratch_bytes) {
-        arena_close(&st->scratch_arena);
-        st->scratch_bytes = 0;
-        st->scratch = arena_raw(&st->scratch_arena, 1, bytes);
-        if (!st->scratch)
+    CpuScratch *s = &cpu_state(be)->scratch;
+    if (bytes > s->bytes) {
+        arena_close(&s->arena);
+        s->bytes = 0;
+        s->at = arena_raw(&s->arena, 1, bytes);
+        if (!s->at)
             FAIL(ERR_MEMORY, "out of memory: %zu bytes for one operation", bytes);
-        st->scratch_bytes = bytes;
+        s->bytes = bytes;
     }
-    *out = st->scratch;
+    *out = s->at;
     return OK;
+}
+
+void cpu_scratch_swap(Backend *be)
+{
+    CpuState  *st = cpu_state(be);
+    CpuScratch s = st->scratch;
+    st->scratch = st->spare;
+    st->spare = s;
 }
 
 #define CHOICE(type, function, table)                                              \
@@ -59,6 +68,7 @@ CHOICE(PanelIsa, cpu_panel, panel)
 CHOICE(CodesIsa, cpu_codes, codes)
 CHOICE(ScoreIsa, cpu_score_isa, score)
 CHOICE(FakequantIsa, cpu_fakequant_isa, fakequant)
+CHOICE(DivergenceIsa, cpu_divergence_isa, divergence)
 
 static const BackendOps CPU_OPS = {
     .name = "cpu",
@@ -80,6 +90,7 @@ static const BackendOps CPU_OPS = {
     .fakequant_kv = cpu_fakequant_kv,
     .record = cpu_record,
     .score = cpu_score,
+    .divergence = cpu_divergence,
 };
 
 Status cpu_open(Backend *be)

@@ -7,34 +7,12 @@
 #include <string.h>
 
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/cpu_row_top.h"
 #include "kernels/cpu/cpu_vec_math.h"
-
-enum { LANES = 16, LANE_VECS = LANES / VEC };
 
 ALWAYS float one_exp(float x)
 {
     return vec_exp_full(vec_all(x))[0];
-}
-
-/* exp(-inf - -inf) would be NaN where nothing but -inf came so far. */
-ALWAYS float safe_top(float top)
-{
-    return top == -INFINITY ? 0 : top;
-}
-
-static float largest(const float *x, int64_t n)
-{
-    Vec   top[LANE_VECS];
-    float lane[LANES], max = -INFINITY;
-    for (int j = 0; j < LANE_VECS; j++)
-        top[j] = vec_all(-INFINITY);
-    for (int64_t i = 0; i < n; i += LANES)
-        for (int j = 0; j < LANE_VECS; j++)
-            top[j] = vec_max(vec_load(x + i + j * VEC), top[j]);
-    memcpy(lane, top, sizeof lane);
-    for (int j = 0; j < LANES; j++)
-        max = lane[j] > max ? lane[j] : max;
-    return max;
 }
 
 static double sum_exp(const float *x, int64_t n, float top)
@@ -53,14 +31,11 @@ static double sum_exp(const float *x, int64_t n, float top)
 
 static void fold(ScoreRow *row, const float *x, int64_t n, int64_t first)
 {
-    float top = largest(x, n);
+    float top = row_largest(x, n);
     if (top > row->top) {
         row->sum *= (double)one_exp(row->top - top);
         row->top = top;
-        int64_t i = 0;
-        while (x[i] != top)
-            i++;
-        row->best = (int32_t)(first + i);
+        row->best = (int32_t)(first + row_first(x, top));
     }
     row->sum += sum_exp(x, n, safe_top(row->top));
 }

@@ -114,7 +114,7 @@ Status case_run(Case *c, int n_threads)
     c->a.batch = (Batch){c->shape.n_sequences, c->start, c->number};
     c->a.key_start = c->key_start;
     Status s = cpu_attention(&be, &c->out, &c->q, &c->k, &c->v, &c->a);
-    arena_close(&state.scratch_arena);
+    arena_close(&state.scratch.arena);
     arena_close(&be.arena);
     return s;
 }

@@ -308,7 +308,7 @@ static Status record_rows(ValueRecord *r, Arena *arena, int n_threads, bool cut)
     } else {
         TRY(cpu_record(&be, &x, &both, positions(), r));
     }
-    arena_close(&state.scratch_arena);
+    arena_close(&state.scratch.arena);
     arena_close(&be.arena);
     return OK;
 }
@@ -400,7 +400,7 @@ TEST(value_records_merge)
     T_OK(moments_close(&a.moments, &whole.moments));
     a.moments = whole.moments;  // equal but for rounding: merged pairwise
     T_OK(same_record(&a, &whole));
-    arena_close(&state.scratch_arena);
+    arena_close(&state.scratch.arena);
     arena_close(&be.arena);
     arena_close(&arena);
 }
