@@ -92,6 +92,7 @@ typedef struct {
     Tensor      norm;             // [C]
     Linear      head;             // [V,C]
     Layer      *layers;
+    RunQuant    run;              // what the checkpoint asks a pass to round: inputs of W8A8
     Backend    *backend;
 } Model;
 
@@ -137,6 +138,7 @@ typedef struct {
     const char  *path, *name, *arch, *config_text;  // as in Model
     const char  *pairing;        // in words: which heads make a differential head
     const char  *quantization;   // in words: what wrote weights of few bits; NULL: none
+    RunQuant     run;            // as in Model
     ModelConfig  config;
     int64_t      n_tensors;
     ModelTensor *tensors;        // [n_tensors] that the model uses, by name

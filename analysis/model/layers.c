@@ -130,7 +130,7 @@ Status layers_model(Model *m, Arena *a, Backend *be, Layers *l, Dtype dtype)
     *m = (Model){.path = info->path, .name = info->name, .arch = info->arch,
                  .config_text = info->config_text, .n_params = info->n_params,
                  .n_bytes = info->n_bytes, .stored = info->stored, .dtype = dtype,
-                 .config = info->config, .backend = be};
+                 .config = info->config, .run = info->run, .backend = be};
     m->layers = arena_alloc(a, info->config.n_layers, sizeof *m->layers);
     if (!m->layers)
         GUARD(STATUS(ERR_MEMORY, "out of memory: a table of %lld layers",

@@ -121,7 +121,7 @@ Status model_load(Model *m, Arena *a, Backend *be, const char *path,
     *m = (Model){.path = info.path, .name = info.name, .arch = info.arch,
                  .config_text = info.config_text, .n_params = info.n_params,
                  .n_bytes = info.n_bytes, .stored = info.stored, .dtype = options->dtype,
-                 .config = info.config, .backend = be};
+                 .config = info.config, .run = info.run, .backend = be};
     Loader l = {.m = m, .source = &source, .info = &info, .options = options,
                 .scratch = &scratch};
     GUARD(loader_buffers(&l, &scratch));

@@ -83,6 +83,29 @@ static void sum_tensors(ModelInfo *info)
     }
 }
 
+/* A RunQuant rounds the inputs of all matrices of all blocks, and those alone. */
+static bool all_packed(const ModelInfo *info)
+{
+    for (int64_t i = 0; i < info->n_tensors; i++)
+        if ((info->tensors[i].packed != NULL) != info->tensors[i].quantizable)
+            return false;
+    return true;
+}
+
+static Status fill_run(ModelInfo *info, Arena *a, const RunQuant *asked)
+{
+    info->run = *asked;
+    info->run.bits = 16;
+    if (!asked->acts || all_packed(info))
+        return OK;
+    info->run.acts = 0;
+    info->quantization = arena_printf(a, "%s, which is not applied: some layers take others",
+                                      info->quantization);
+    if (!info->quantization)
+        FAIL(ERR_MEMORY, "out of memory: a model's quantization");
+    return OK;
+}
+
 Status model_info_fill(ModelInfo *info, Arena *a, const Source *s)
 {
     *info = (ModelInfo){
@@ -101,6 +124,7 @@ Status model_info_fill(ModelInfo *info, Arena *a, const Source *s)
     if (!info->name || !info->pairing)
         FAIL(ERR_MEMORY, "out of memory: a model's name");
     sum_tensors(info);
+    TRY(fill_run(info, a, &s->config.quant.run));
     return fill_lambda(info, a, s);
 }
 

@@ -148,9 +148,13 @@ static Status read_format(bool *bytes, const char *name, const char *where)
          "naive-quantized", where, name);
 }
 
-/* Bits of activations that a group wants, to be told of: *bits stays where it wants none. */
-static Status read_activations(int64_t *bits, const Json *group, const char *key,
-                               const char *where)
+static bool is_true(const Json *v)
+{
+    return v && v->kind == JSON_BOOL && v->truth;
+}
+
+static Status read_values(QuantValues *out, const Json *group, const char *key,
+                          const char *where)
 {
     const Json *v = json_member(group, key);
     char        inside[KEYS_WHERE];
@@ -160,12 +164,17 @@ static Status read_activations(int64_t *bits, const Json *group, const char *key
     TRY(expect_object(v, where, key));
     snprintf(inside, sizeof inside, "%.900s%s.", where, key);
     TRY(read_args(&args, v, inside));
-    *bits = args.num_bits;
+    bool by_token = args.strategy && strcmp(args.strategy, "token") == 0;
+    bool by_tensor = args.strategy ? strcmp(args.strategy, "tensor") == 0 : !args.group_size;
+    bool width = args.num_bits == 8 || args.num_bits == 6 || args.num_bits == 4;
+    out->bits = args.num_bits;
+    out->scale = by_token ? ACTS_TOKEN : ACTS_TENSOR;
+    out->fits = width && strcmp(args.type, "int") == 0 && args.symmetric &&
+                (by_token || by_tensor) && is_true(json_member(v, "dynamic"));
     return OK;
 }
 
-static Status read_group(QuantGroup *g, int64_t *activations, const Json *v, const char *format,
-                         const char *where)
+static Status read_group(QuantGroup *g, const Json *v, const char *format, const char *where)
 {
     static const char *const KNOWN[] = {"targets", "weights", "input_activations",
                                         "output_activations", "format"};
@@ -176,8 +185,8 @@ static Status read_group(QuantGroup *g, int64_t *activations, const Json *v, con
     g->name = v->key;
     g->targets = json_member(v, "targets");
     TRY(expect_texts(g->targets, where, "targets"));
-    TRY(read_activations(activations, v, "input_activations", where));
-    TRY(read_activations(activations, v, "output_activations", where));
+    TRY(read_values(&g->inputs, v, "input_activations", where));
+    TRY(read_values(&g->outputs, v, "output_activations", where));
     if (!weights || weights->kind == JSON_NULL)
         return OK;
     TRY(expect_object(weights, where, "weights"));
@@ -198,14 +207,37 @@ static Status refuse_part(const Json *v, const char *key, const char *where)
     FAIL(ERR_UNSUPPORTED, "%s%s is set, expected none", where, key);
 }
 
-static Status compressed_summary(QuantConfig *q, Arena *a, const char *format,
-                                 int64_t activations)
+/* Bits of values that some group rounds, 0 for none; *fits: a RunQuant says all of it. */
+static int64_t values_bits(bool *fits, const QuantConfig *q)
 {
-    q->summary = activations
-                     ? arena_printf(a, "compressed-tensors, %s; its quantization of "
-                                    "activations, %lld bits, is not applied", format,
-                                    (long long)activations)
-                     : arena_printf(a, "compressed-tensors, %s", format);
+    const QuantValues *first = &q->groups[0].inputs;
+    int64_t            bits = 0;
+    *fits = q->n_groups > 0;
+    for (int64_t i = 0; i < q->n_groups; i++) {
+        const QuantGroup *g = &q->groups[i];
+        bits = g->inputs.bits ? g->inputs.bits : g->outputs.bits ? g->outputs.bits : bits;
+        *fits = *fits && g->bits && g->inputs.fits && !g->outputs.bits &&
+                g->inputs.bits == first->bits && g->inputs.scale == first->scale;
+    }
+    return bits;
+}
+
+static Status settle_values(QuantConfig *q, Arena *a, const char *format)
+{
+    bool        fits;
+    int64_t     bits = values_bits(&fits, q);
+    const char *of = fits && q->groups[0].inputs.scale == ACTS_TENSOR ? "sequence" : "token";
+    if (!bits)
+        q->summary = arena_printf(a, "compressed-tensors, %s", format);
+    else if (fits)
+        q->summary = arena_printf(a, "compressed-tensors, %s; inputs of %lld bits by %s", format,
+                                  (long long)bits, of);
+    else
+        q->summary = arena_printf(a, "compressed-tensors, %s; its quantization of activations, "
+                                  "%lld bits, is not applied", format, (long long)bits);
+    if (bits && fits)
+        q->run = (RunQuant){.acts = (int)bits, .act_scale = q->groups[0].inputs.scale,
+                            .act_wide = true};
     if (!q->summary)
         FAIL(ERR_MEMORY, "out of memory: a quantization_config");
     return OK;
@@ -217,7 +249,6 @@ static Status read_compressed(QuantConfig *q, Arena *a, const Json *v, const cha
     const Json      *groups = json_member(v, "config_groups");
     const Json      *ignore = json_member(v, "ignore");
     const char      *format = NULL;
-    int64_t          activations = 0;
     TRY(keys_read(&format, &FORMAT, 1, v, where));
     TRY(refuse_part(v, "transform_config", where));
     TRY(refuse_part(v, "sparsity_config", where));
@@ -237,9 +268,9 @@ static Status read_compressed(QuantConfig *q, Arena *a, const Json *v, const cha
             FAIL(ERR_UNSUPPORTED, "%sconfig_groups.%.80s is %s, expected an object with "
                  "targets and weights", where, group->key, json_kind_name(group->kind));
         snprintf(inside, sizeof inside, "%.800sconfig_groups.%.80s.", where, group->key);
-        TRY(read_group(&q->groups[q->n_groups], &activations, group, format, inside));
+        TRY(read_group(&q->groups[q->n_groups], group, format, inside));
     }
-    return compressed_summary(q, a, format, activations);
+    return settle_values(q, a, format);
 }
 
 /* --- GPTQ --- */

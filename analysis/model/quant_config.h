@@ -4,8 +4,16 @@
 #define DQ_QUANT_CONFIG_H
 
 #include "analysis/json.h"
+#include "analysis/model.h"
 
 typedef enum { QUANT_NONE, QUANT_COMPRESSED, QUANT_GPTQ } QuantMethod;
+
+/* What a config group says of values that pass through its layers. */
+typedef struct {
+    int64_t  bits;      // 0: nothing
+    ActScale scale;
+    bool     fits;      // RunQuant can say the same: dynamic, symmetric, by token or tensor
+} QuantValues;
 
 /* A config group of compressed-tensors. */
 typedef struct {
@@ -16,6 +24,7 @@ typedef struct {
     bool        symmetric;
     bool        bytes;      // int-quantized or naive-quantized; else pack-quantized
     bool        indexed;    // actorder "group": an index says which group an input is in
+    QuantValues inputs, outputs;
 } QuantGroup;
 
 enum { GROUP_ROW = 0, GROUP_MATRIX = -1 };
@@ -26,6 +35,7 @@ typedef struct {
     int64_t     n_groups;     // QUANT_COMPRESSED
     QuantGroup *groups;       // [n_groups]
     const Json *ignore;       // texts like targets, or NULL
+    RunQuant    run;          // inputs, where all groups say the same of theirs
     /* QUANT_GPTQ */
     int64_t     bits;         // 2, 3, 4, 8; with exceptions: of most
     int64_t     group;        // GROUP_ROW or more

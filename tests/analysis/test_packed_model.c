@@ -259,11 +259,35 @@ TEST(packed_model_info)
     T_OK(few.loading == floats.loading && few.records == floats.records);
     model_info_close(&info);
     T_STATUS_OK(model_info_open(&info, &arena, golden("llama_int8")));
-    T_TEXT(info.quantization, "compressed-tensors, int-quantized; its quantization of "
-           "activations, 8 bits, is not applied");
+    T_TEXT(info.quantization, "compressed-tensors, int-quantized; inputs of 8 bits by token");
+    T_OK(info.run.bits == 16 && info.run.acts == 8 && info.run.act_scale == ACTS_TOKEN &&
+         info.run.act_wide && !info.run.kv);
     model_info_close(&info);
     T_STATUS_OK(model_info_open(&info, &arena, golden("llama_gptq")));
     T_TEXT(info.quantization, "GPTQ, gptq");
+    model_info_close(&info);
+    arena_close(&arena);
+}
+
+#define INPUTS "\"input_activations\": {\"strategy\": \"token\", \"dynamic\": true}"
+
+/* Inputs are rounded in all layers or in none: up_proj, whose weights are floats, would
+ * take its own as they are. */
+TEST(inputs_of_some_layers_are_not_applied)
+{
+    Arena      arena = {0};
+    ModelInfo  info;
+    PackedEdit edit = {KEEP_ALL, 0, 0, "\"config_groups\": {",
+                       "\"config_groups\": {\"a\": {\"targets\": [\"re:.*self_attn\"], " INPUTS
+                       ", \"weights\": {\"num_bits\": 4, \"strategy\": \"group\", "
+                       "\"group_size\": 32}}, \"b\": {\"targets\": [\"Linear\"], " INPUTS
+                       ", \"weights\": {\"num_bits\": 8, \"strategy\": \"channel\"}}}, "
+                       "\"before\": {"};
+    ref_packed_write(check_tmp(), "diff_compressed", &edit);
+    T_STATUS_OK(model_info_open(&info, &arena, check_tmp()));
+    T_TEXT(info.quantization, "compressed-tensors, pack-quantized; inputs of 8 bits by token, "
+           "which is not applied: some layers take others");
+    T_OK(info.run.bits == 16 && info.run.acts == 0);
     model_info_close(&info);
     arena_close(&arena);
 }

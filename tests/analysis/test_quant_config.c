@@ -97,14 +97,50 @@ TEST(quant_config_groups)
     }
 }
 
-TEST(quant_config_activations_are_told_of)
+/* What a pass can round is told apart from what it cannot. */
+TEST(quant_config_activations)
 {
+#define NOT(bits) "its quantization of activations, " bits " bits, is not applied"
+    static const struct {
+        const char *inputs, *summary;
+        int         acts;
+        ActScale    scale;
+    } ROWS[] = {
+        {"\"num_bits\":8,\"type\":\"int\",\"strategy\":\"token\",\"dynamic\":true",
+         "inputs of 8 bits by token", 8, ACTS_TOKEN},
+        {"\"num_bits\":4,\"strategy\":\"token\",\"dynamic\":true",
+         "inputs of 4 bits by token", 4, ACTS_TOKEN},
+        {"\"strategy\":\"tensor\",\"dynamic\":true", "inputs of 8 bits by sequence", 8,
+         ACTS_TENSOR},
+        {"\"num_bits\":6,\"dynamic\":true", "inputs of 6 bits by sequence", 6, ACTS_TENSOR},
+        {"\"strategy\":\"token\"", NOT("8"), 0, 0},
+        {"\"strategy\":\"tensor\",\"dynamic\":false", NOT("8"), 0, 0},
+        {"\"strategy\":\"tensor\",\"dynamic\":\"local\"", NOT("8"), 0, 0},
+        {"\"strategy\":\"token\",\"dynamic\":true,\"symmetric\":false", NOT("8"), 0, 0},
+        {"\"strategy\":\"token\",\"dynamic\":true,\"type\":\"float\"", NOT("8"), 0, 0},
+        {"\"num_bits\":5,\"strategy\":\"token\",\"dynamic\":true", NOT("5"), 0, 0},
+        {"\"group_size\":64,\"strategy\":\"group\",\"dynamic\":true", NOT("8"), 0, 0},
+    };
     QuantConfig q;
-    T_STATUS_OK(parse(&q, ref_replace(CT, "\"input_activations\":null",
-                                      "\"input_activations\":{\"num_bits\":8,\"type\":\"int\","
-                                      "\"strategy\":\"token\",\"dynamic\":true}")));
-    T_TEXT(q.summary, "compressed-tensors, pack-quantized; its quantization of activations, "
-           "8 bits, is not applied");
+    char        to[256], summary[256];
+    for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
+        snprintf(to, sizeof to, "\"input_activations\":{%s}", ROWS[i].inputs);
+        snprintf(summary, sizeof summary, "compressed-tensors, pack-quantized; %s",
+                 ROWS[i].summary);
+        T_STATUS_OK(parse(&q, ref_replace(CT, "\"input_activations\":null", to)));
+        T_TEXT(q.summary, summary);
+        T_OK(q.run.acts == ROWS[i].acts && q.run.act_scale == ROWS[i].scale);
+        T_OK(q.run.act_wide == (ROWS[i].acts != 0));
+    }
+    T_STATUS_OK(parse(&q, ref_replace(CT, "\"output_activations\":null",
+                                      "\"output_activations\":{\"dynamic\":true}")));
+    T_OK(q.run.acts == 0 && strstr(q.summary, NOT("8")));
+    /* another group without */
+    T_STATUS_OK(parse(&q, ref_replace(CT, "{\"group_0\":{",
+                                      "{\"a\":{\"targets\":[\"x\"],\"weights\":{\"num_bits\":4},"
+                                      "\"input_activations\":{\"strategy\":\"token\","
+                                      "\"dynamic\":true}},\"group_0\":{")));
+    T_OK(q.n_groups == 2 && q.run.acts == 0 && strstr(q.summary, NOT("8")));
     T_STATUS_OK(parse(&q, ref_replace(CT, "{" ARGS "}", "null")));
     T_OK(q.groups[0].bits == 0);
 }
