@@ -23,6 +23,7 @@ typedef struct {
     const Progress  *progress;  // or NULL
     int64_t          batch_tokens;  // 0: SCORE_BATCH_TOKENS
     float           *hidden;    // [start[n], C] host: input of the layer to come
+    bool             attended;  // or what its attention has been added to
 } Calibration;
 
 /* hidden = embeddings of the text. progress and batch_tokens are 0: set them after. */
@@ -35,7 +36,12 @@ MUST_USE Status calibration_open(Calibration *c, Arena *a, Model *m, const Seque
  * double. ERR_RANGE where an input is NaN or infinite, or, with a gram, beyond 2^58. */
 MUST_USE Status calibration_inputs(InputStats *out, Arena *a, Calibration *c, int64_t layer,
                                    Tap tap, bool with_gram);
-/* Runs the whole layer: hidden becomes its output. */
+/* Attention of the layer is as it will be, o too: hidden becomes what it has been added
+ * to. From there on the layer is run for TAP_MLP_IN, TAP_DOWN_IN and calibration_advance,
+ * to the same bits; taps before can be asked for no more. Needs not be called: it saves
+ * attention from being run for each of them. */
+MUST_USE Status calibration_attend(Calibration *c, int64_t layer);
+/* Runs the whole layer, or the rest of it: hidden becomes its output. */
 MUST_USE Status calibration_advance(Calibration *c, int64_t layer);
 
 /* The tap that feeds a matrix. */

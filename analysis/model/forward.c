@@ -220,13 +220,20 @@ static Status heads(Pass *p, int64_t layer)
     return op_attention(be, &p->o, &p->q, &keys, &values, &a);
 }
 
+static Status norm_for_mlp(Pass *p, int64_t layer)
+{
+    Model *m = p->m;
+    return op_rmsnorm(m->backend, &p->n, &p->x, &m->layers[layer].norm_mlp,
+                      (float)m->config.norm_eps);
+}
+
 static Status add_attention(Pass *p, int64_t layer)
 {
     Backend     *be = p->m->backend;
     const Layer *l = &p->m->layers[layer];
     TRY(op_linear(be, &p->n, &p->o, &l->w[W_O]));
     TRY(op_add(be, &p->x, &p->n));
-    return op_rmsnorm(be, &p->n, &p->x, &l->norm_mlp, (float)p->m->config.norm_eps);
+    return norm_for_mlp(p, layer);
 }
 
 static Status gated(Pass *p, int64_t layer)
@@ -266,10 +273,12 @@ static Status record_tap(Pass *p, Tap tap, int64_t layer, const Tensor *x)
     return op_record(p->m->backend, x, p->batch, p->place, &p->probe->values[tap][layer]);
 }
 
-Status forward_layer(Pass *p, int64_t layer, Tap tap, const Tensor **at)
+/* Stages from `first` on, the first of which is `run`. */
+static Status run_stages(Pass *p, int64_t layer, int first,
+                         Status (*run)(Pass *p, int64_t layer), Tap tap, const Tensor **at)
 {
-    for (int i = 0; i < N_TAPS; i++) {
-        TRY(STAGES[i].run(p, layer));
+    for (int i = first; i < N_TAPS; i++) {
+        TRY((i == first ? run : STAGES[i].run)(p, layer));
         Tensor *x = (Tensor *)((char *)p + STAGES[i].values);
         *at = x;
         TRY(record_tap(p, STAGES[i].tap, layer, x));
@@ -278,6 +287,18 @@ Status forward_layer(Pass *p, int64_t layer, Tap tap, const Tensor **at)
         TRY(round_input(p, x));
     }
     return OK;
+}
+
+Status forward_layer(Pass *p, int64_t layer, Tap tap, const Tensor **at)
+{
+    return run_stages(p, layer, 0, norm_for_attention, tap, at);
+}
+
+Status forward_mlp(Pass *p, int64_t layer, Tap tap, const Tensor **at)
+{
+    enum { MLP_STAGE = 2 };
+    CHECK(STAGES[MLP_STAGE].tap == TAP_MLP_IN && tap != TAP_QKV_IN && tap != TAP_O_IN);
+    return run_stages(p, layer, MLP_STAGE, norm_for_mlp, tap, at);
 }
 
 /* --- the whole pass --- */

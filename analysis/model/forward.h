@@ -28,8 +28,11 @@ typedef struct {
 /* Memory of the backend, until the caller rewinds it; x is not set. */
 MUST_USE Status forward_open(Pass *p);
 /* p->x, the input of the layer, becomes its output where tap is TAP_HIDDEN. Else the
- * layer is run up to that tap, x is of no more use, and no weights of what follows are
- * looked at. *at: what passes the tap, until the pass goes on. */
+ * layer is run up to that tap, x is of use only after TAP_MLP_IN (forward_mlp), and no
+ * weights of what follows are looked at. *at: what passes the tap, until the pass goes on. */
 MUST_USE Status forward_layer(Pass *p, int64_t layer, Tap tap, const Tensor **at);
+/* The same of its second half: p->x is what attention has been added to, as it is after
+ * forward_layer up to TAP_MLP_IN; tap is none before that. */
+MUST_USE Status forward_mlp(Pass *p, int64_t layer, Tap tap, const Tensor **at);
 
 #endif

@@ -53,8 +53,8 @@ Status calibration_open(Calibration *c, Arena *a, Model *m, const Sequences *tex
 
 /* --- one layer --- */
 
-/* What is done with it: stats of the inputs at the tap, or, where there are none to
- * fill, its whole output in place of its input. */
+/* What is done with it: stats of the inputs at the tap, or, where there are none to fill,
+ * hidden states of the tap in place of its input: its output, or those after attention. */
 typedef struct {
     Calibration *c;
     int64_t      layer;
@@ -74,11 +74,11 @@ static Status run_batch(LayerRun *r, const Batch *batch, float *x)
     Status        s = OK;
     GUARD(forward_open(&p));
     GUARD(backend_upload(m->backend, &p.x, x));
-    GUARD(forward_layer(&p, r->layer, r->tap, &at));
+    GUARD((r->c->attended ? forward_mlp : forward_layer)(&p, r->layer, r->tap, &at));
     if (r->stats)
         s = input_stats_add(r->stats, &r->scratch, m->backend, at, r->what);
     else
-        s = backend_download(m->backend, x, at);
+        s = backend_download(m->backend, x, &p.x);
 out:
     backend_rewind(m->backend, mark);
     return s;
@@ -113,14 +113,24 @@ static Status run_layer(Calibration *c, int64_t layer, Tap tap, InputStats *stat
 Status calibration_inputs(InputStats *out, Arena *a, Calibration *c, int64_t layer, Tap tap,
                           bool with_gram)
 {
-    CHECK(tap != TAP_HIDDEN);
+    CHECK(tap != TAP_HIDDEN && (!c->attended || tap == TAP_MLP_IN || tap == TAP_DOWN_IN));
     TRY(input_stats_init(out, a, tap_channels(&c->model->config, tap), with_gram));
     TRY(run_layer(c, layer, tap, out));
     input_stats_close(out);
     return OK;
 }
 
+Status calibration_attend(Calibration *c, int64_t layer)
+{
+    CHECK(!c->attended);
+    TRY(run_layer(c, layer, TAP_MLP_IN, NULL));
+    c->attended = true;
+    return OK;
+}
+
 Status calibration_advance(Calibration *c, int64_t layer)
 {
-    return run_layer(c, layer, TAP_HIDDEN, NULL);
+    TRY(run_layer(c, layer, TAP_HIDDEN, NULL));
+    c->attended = false;
+    return OK;
 }

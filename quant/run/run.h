@@ -46,6 +46,8 @@ MUST_USE Status run_layer_transform(Run *r, LayerWeights *w);
 MUST_USE Status run_layer_inputs(InputStats *in, Run *r, const LayerWeights *w, Tap tap,
                                  bool gram);
 MUST_USE Status run_layer(Run *r, int64_t layer);
+/* Matrices that read the tap are final: what follows need not run them again. */
+MUST_USE Status run_tap_done(Run *r, const LayerWeights *w, Tap tap);
 /* The layer's weights are final: hidden states move on. */
 MUST_USE Status run_layer_advance(Run *r, const LayerWeights *w);
 /* run_rest.c: all tensors that no layer wrote. */

@@ -38,6 +38,7 @@ static Status layer_importance(const double **at, Run *r, int64_t layer)
         for (int64_t i = 0; i < in.k; i++)
             mean[i] = in.sum2[i] / (double)in.n_rows;
         at[tap] = mean;
+        TRY(run_tap_done(r, &w, (Tap)tap));
     }
     TRY(run_layer_advance(r, &w));
     arena_rewind(&r->scratch, mark);

@@ -95,21 +95,54 @@ Status run_layer_transform(Run *r, LayerWeights *w)
 Status run_codes(RtnCodes *out, Arena *a, const Scheme *s, int64_t n, int64_t k)
 {
     int64_t groups = n * rtn_groups(s, k);
-    ARENA_NEW(out->codes, a, n * k);
+    out->codes = arena_raw(a, n * k, 1);  // all of them will be written
+    if (!out->codes)
+        FAIL(ERR_MEMORY, "out of memory: codes of a matrix [%lld,%lld]", (long long)n,
+             (long long)k);
     ARENA_NEW(out->scales, a, groups);
     ARENA_NEW(out->zeros, a, groups);
     return OK;
 }
 
-static RoundError weight_error(const float *w, const float *v, int64_t n)
+/* The same lanes and chunks whatever the number of threads. */
+static RoundError chunk_error(const float *w, const float *v, int64_t n)
 {
+    enum { LANES = 8 };
+    double  error2[LANES] = {0}, sum2[LANES] = {0};
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int j = 0; j < LANES; j++) {
+            double a = (double)w[i + j], d = a - (double)v[i + j];
+            error2[j] += d * d;
+            sum2[j] += a * a;
+        }
+    for (int j = 0; i < n; i++, j++) {
+        double a = (double)w[i], d = a - (double)v[i];
+        error2[j] += d * d;
+        sum2[j] += a * a;
+    }
     RoundError e = {0};
-    for (int64_t i = 0; i < n; i++) {
-        double d = (double)w[i] - (double)v[i];
-        e.error2 += d * d;
-        e.sum2 += (double)w[i] * (double)w[i];
+    for (int j = 0; j < LANES; j++) {
+        e.error2 += error2[j];
+        e.sum2 += sum2[j];
     }
     return e;
+}
+
+static RoundError weight_error(const float *w, const float *v, int64_t n)
+{
+    enum { CHUNKS = 64 };
+    RoundError part[CHUNKS], all = {0};
+#pragma omp parallel for schedule(static)
+    for (int64_t c = 0; c < CHUNKS; c++) {
+        int64_t first = n / CHUNKS * c, end = c == CHUNKS - 1 ? n : n / CHUNKS * (c + 1);
+        part[c] = chunk_error(w + first, v + first, end - first);
+    }
+    for (int c = 0; c < CHUNKS; c++) {
+        all.error2 += part[c].error2;
+        all.sum2 += part[c].sum2;
+    }
+    return all;
 }
 
 Status run_encode(const RtnCodes *out, MatrixFigures *f, Run *r, const LayerMatrix *m,
@@ -179,14 +212,24 @@ static Status code_tap(Run *r, LayerWeights *w, Tap tap)
     return OK;
 }
 
-Status run_layer_advance(Run *r, const LayerWeights *w)
+static Status move_on(Run *r, const LayerWeights *w, Status (*step)(Calibration *, int64_t))
 {
     Backend  *be = r->o->backend;
     ArenaMark mark = backend_mark(be);
     TRY(layers_place(&r->model, &r->layers, w));
-    Status s = calibration_advance(&r->calibration, w->number);
+    Status s = step(&r->calibration, w->number);
     backend_rewind(be, mark);
     return s;
+}
+
+Status run_tap_done(Run *r, const LayerWeights *w, Tap tap)
+{
+    return r->calibrated && tap == TAP_O_IN ? move_on(r, w, calibration_attend) : OK;
+}
+
+Status run_layer_advance(Run *r, const LayerWeights *w)
+{
+    return move_on(r, w, calibration_advance);
 }
 
 static Status export_layer(Run *r, const LayerWeights *w)
@@ -207,8 +250,10 @@ Status run_layer(Run *r, int64_t layer)
     TRY(run_layer_open(&w, r, layer));
     if (r->calibrated)
         TRY(run_layer_transform(r, &w));
-    for (int tap = TAP_QKV_IN; tap < N_TAPS; tap++)
+    for (int tap = TAP_QKV_IN; tap < N_TAPS; tap++) {
         TRY(code_tap(r, &w, (Tap)tap));
+        TRY(run_tap_done(r, &w, (Tap)tap));
+    }
     if (r->calibrated)
         TRY(run_layer_advance(r, &w));
     TRY(export_layer(r, &w));

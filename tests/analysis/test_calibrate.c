@@ -216,8 +216,9 @@ static void check_inputs(const char *name, const InputStats *s, const float *x, 
                    "by %.1e", name, (int)layer, tap, ours, plain);
 }
 
-/* Each matrix is placed only when the taps before it are done. */
-static Status follow(Trail *t, const char *name)
+/* Each matrix is placed only when the taps before it are done; attend: and attention is
+ * not run again for those after it. */
+static Status follow(Trail *t, const char *name, bool attend)
 {
     for (int64_t l = 0; l < t->m.config.n_layers; l++) {
         int placed = 0;
@@ -225,6 +226,8 @@ static Status follow(Trail *t, const char *name)
             InputStats s;
             TRY(place(t, l, placed, TAPS[i].before));
             placed = TAPS[i].before;
+            if (attend && TAPS[i].tap == TAP_MLP_IN)
+                TRY(calibration_attend(&t->c, l));
             TRY(calibration_inputs(&s, &t->a, &t->c, l, TAPS[i].tap, true));
             CHECK(s.k == watched.s.m.layers[l].w[TAPS[i].kind].k);
             check_inputs(name, &s, watched.x[l][TAPS[i].kind], i, l);
@@ -246,13 +249,14 @@ enum { N_NAMES = sizeof NAMES / sizeof *NAMES };
 TEST(calibration_sees_what_the_products_see)
 {
     for (int i = 0; i < N_NAMES; i++)
-        for (int bf16 = 0; bf16 < 2; bf16++) {
+        for (int way = 0; way < 4; way++) {
+            bool  bf16 = way % 2;
             Dtype dtype = bf16 ? DTYPE_BF16 : DTYPE_F32;
             Trail t;
             T_STATUS_OK(watch(NAMES[i], dtype));
             T_STATUS_OK(trail_open(&t, NAMES[i], dtype, 2));
             t.c.batch_tokens = bf16 ? 300 : 0;
-            T_STATUS_OK(follow(&t, NAMES[i]));
+            T_STATUS_OK(follow(&t, NAMES[i], way / 2));
             trail_close(&t);
             subject_close(&watched.s);
         }
