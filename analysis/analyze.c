@@ -204,6 +204,13 @@ static Status run(SeriesSet *set, Perplexity *p, Arena *a, Scorer *sc, Tokenizer
     return probe_series(&probe, sc->model, set);
 }
 
+Status analyze_describe(SeriesSet *set, const Model *m, const Windows *w,
+                        const AnalyzeOptions *o)
+{
+    TRY(add_model(set, m));
+    return w ? add_run(set, w, o) : OK;
+}
+
 Status analyze_run(SeriesSet *set, Perplexity *p, Model *m, Tokenizer *t, const Windows *w,
                    const AnalyzeOptions *o)
 {
@@ -216,8 +223,7 @@ Status analyze_run(SeriesSet *set, Perplexity *p, Model *m, Tokenizer *t, const 
         .progress = o->progress,
         .total = w->n_tokens + (marked ? o->marked->seq.start[o->marked->n] : 0),
     };
-    TRY(add_model(set, m));
-    TRY(add_run(set, w, o));
+    TRY(analyze_describe(set, m, w, o));
     Status s = run(set, p, &a, &sc, t, w, o);
     arena_close(&a);
     return s;

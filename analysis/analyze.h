@@ -34,4 +34,8 @@ enum { ANALYZE_MAPS = 64 };
 MUST_USE Status analyze_run(SeriesSet *set, Perplexity *p, Model *m, Tokenizer *t,
                             const Windows *w, const AnalyzeOptions *o);
 
+/* Only the attributes of the model and, where w is not NULL, of the run over it. */
+MUST_USE Status analyze_describe(SeriesSet *set, const Model *m, const Windows *w,
+                                 const AnalyzeOptions *o);
+
 #endif

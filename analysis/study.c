@@ -1,10 +1,14 @@
-/* study.c - runs the cells of the accuracy table and lays them out as series. */
+/* study.c - runs the cells of the accuracy table. */
 #include "analysis/study.h"
 
 #include <math.h>
 #include <string.h>
 
-static Status check_bits(const StudyOptions *o)
+enum { EXACT_BITS = 16 };
+
+/* --- setting up --- */
+
+static Status check_options(const StudyOptions *o)
 {
     for (int64_t i = 0; i < o->n_bits; i++) {
         int b = o->bits[i];
@@ -14,53 +18,102 @@ static Status check_bits(const StudyOptions *o)
     if (o->n_weights < 1 || o->n_bits < 1)
         FAIL(ERR_RANGE, "a study of %lld kinds of weights and %lld of logits has no cells",
              (long long)o->n_weights, (long long)o->n_bits);
+    if (o->divergence && !o->text)
+        FAIL(ERR_RANGE, "the distance from the unquantized model needs a text");
+    return OK;
+}
+
+static Status list_sources(Study *s)
+{
+    const StudyOptions *o = &s->o;
+    int64_t            *items;
+    ARENA_NEW(items, s->arena, o->n_files + 2 * o->n_choices);
+    for (int64_t f = 0; f < o->n_files; f++) {
+        items[s->n_sources++] = o->files[f].n;
+        s->n_tasks += o->files[f].n_tasks;
+    }
+    for (int64_t f = 0; f < o->n_choices; f++)
+        for (int way = 0; way <= o->choices[f].has_norm; way++) {
+            items[s->n_sources++] = o->choices[f].n;
+            s->n_tasks++;
+        }
+    s->source_items = items;
     return OK;
 }
 
 static Status list_tasks(Study *s)
 {
-    for (int64_t f = 0; f < s->o.n_files; f++)
-        s->n_tasks += s->o.files[f].n_tasks;
+    const StudyOptions *o = &s->o;
+    StudyTask          *t;
+    ARENA_NEW(s->tasks, s->arena, s->n_tasks);
+    t = s->tasks;
+    for (int64_t f = 0; f < o->n_files; f++)
+        for (int64_t i = 0; i < o->files[f].n_tasks; i++) {
+            const RetrievalTask *r = &o->files[f].tasks[i];
+            *t++ = (StudyTask){r->name, r->n, r->items, f};
+        }
+    int64_t source = o->n_files;
+    for (int64_t f = 0; f < o->n_choices; f++) {
+        const Choice *c = &o->choices[f];
+        *t++ = (StudyTask){c->name, c->n, NULL, source++};
+        if (!c->has_norm)
+            continue;
+        *t = (StudyTask){arena_printf(s->arena, "%s norm", c->name), c->n, NULL, source++};
+        if (!t++->name)
+            FAIL(ERR_MEMORY, "out of memory for the name of a task");
+    }
+    return OK;
+}
+
+static Status check_tasks(const Study *s)
+{
     if (s->n_tasks == 0 && !s->o.text)
         FAIL(ERR_RANGE, "a study needs a text or a task");
-    ARENA_NEW(s->tasks, s->arena, s->n_tasks);
-    int64_t n = 0;
-    for (int64_t f = 0; f < s->o.n_files; f++)
-        for (int64_t i = 0; i < s->o.files[f].n_tasks; i++)
-            s->tasks[n++] = &s->o.files[f].tasks[i];
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; i < s->n_tasks; i++)
         for (int64_t j = 0; j < i; j++)
-            if (strcmp(s->tasks[i]->name, s->tasks[j]->name) == 0)
+            if (strcmp(s->tasks[i].name, s->tasks[j].name) == 0)
                 FAIL(ERR_RANGE, "two tasks are named %s: rename one of the files",
-                     s->tasks[i]->name);
+                     s->tasks[i].name);
     return OK;
 }
 
 static Status init_cell(Study *s, StudyCell *c)
 {
-    c->text = (Perplexity){.nll = NAN, .perplexity = NAN, .accuracy = NAN};
+    c->text = (Perplexity){.nll = NAN, .nll_error = NAN, .perplexity = NAN, .accuracy = NAN,
+                           .word_perplexity = NAN, .byte_perplexity = NAN,
+                           .bits_per_byte = NAN};
     ARENA_NEW(c->tasks, s->arena, s->n_tasks);
-    ARENA_NEW(c->correct, s->arena, s->o.n_files);
+    ARENA_NEW(c->correct, s->arena, s->n_sources);
     for (int64_t i = 0; i < s->n_tasks; i++)
         c->tasks[i] = (TaskScore){.accuracy = NAN, .error = NAN};
-    for (int64_t f = 0; f < s->o.n_files; f++)
-        ARENA_NEW(c->correct[f], s->arena, s->o.files[f].n);
+    for (int64_t i = 0; i < s->n_sources; i++)
+        ARENA_NEW(c->correct[i], s->arena, s->source_items[i]);
     return OK;
+}
+
+static int64_t count_tokens(const StudyOptions *o)
+{
+    int64_t n = o->text ? o->text->n_tokens : 0;
+    for (int64_t f = 0; f < o->n_files; f++)
+        n += o->files[f].seq.start[o->files[f].n];
+    for (int64_t f = 0; f < o->n_choices; f++)
+        n += o->choices[f].seq.start[o->choices[f].n_requests];
+    return n;
 }
 
 Status study_init(Study *s, Arena *a, const StudyOptions *o)
 {
     *s = (Study){.o = *o, .arena = a};
-    TRY(check_bits(o));
+    TRY(check_options(o));
+    TRY(list_sources(s));
     TRY(list_tasks(s));
+    TRY(check_tasks(s));
     int64_t n = o->n_weights * o->n_bits;
     ARENA_NEW(s->cells, a, n);
     for (int64_t i = 0; i < n; i++)
         TRY(init_cell(s, &s->cells[i]));
-    s->total = o->text ? o->text->n_tokens : 0;
-    for (int64_t f = 0; f < o->n_files; f++)
-        s->total += o->files[f].seq.start[o->files[f].n];
-    s->total *= n;
+    s->cell_tokens = count_tokens(o);
+    s->total = s->cell_tokens * n;
     return OK;
 }
 
@@ -70,24 +123,93 @@ StudyCell *study_cell(const Study *s, int64_t weights, int64_t bits)
     return &s->cells[weights * s->o.n_bits + bits];
 }
 
-static Status run_files(Study *s, StudyCell *c, Scorer *sc)
+int64_t study_exact(const Study *s)
 {
-    int64_t task = 0;
-    for (int64_t f = 0; f < s->o.n_files; f++) {
-        const Retrieval *r = &s->o.files[f];
-        TRY(retrieval_run(r, sc, c->correct[f]));
-        for (int64_t i = 0; i < r->n_tasks; i++)
-            c->tasks[task++] = retrieval_score(&r->tasks[i], c->correct[f]);
+    for (int64_t b = 0; b < s->o.n_bits; b++)
+        if (s->o.bits[b] == EXACT_BITS)
+            return b;
+    return -1;
+}
+
+bool study_finished(const Study *s, int64_t i)
+{
+    bool all = true;
+    for (int64_t b = 0; b < s->o.n_bits; b++)
+        all &= study_cell(s, i, b)->done;
+    return all;
+}
+
+/* --- scores --- */
+
+static TaskScore score_task(const StudyTask *t, const uint8_t *correct)
+{
+    TaskScore s = {.n = t->n};
+    for (int64_t i = 0; i < t->n; i++)
+        s.n_correct += correct[t->items ? t->items[i] : i];
+    double n = (double)t->n, p = (double)s.n_correct / n;
+    s.accuracy = p;
+    s.error = t->n > 1 ? sqrt(p * (1 - p) / (n - 1)) : NAN;  // sample stddev / sqrt(n)
+    return s;
+}
+
+void study_score(const Study *s, StudyCell *c)
+{
+    for (int64_t i = 0; i < s->n_tasks; i++)
+        c->tasks[i] = score_task(&s->tasks[i], c->correct[s->tasks[i].source]);
+}
+
+static Status run_choice(const Choice *c, Scorer *sc, uint8_t *correct, uint8_t *norm)
+{
+    Arena   a = {0};
+    double *loglik = arena_alloc(&a, c->n_requests, sizeof *loglik);
+    Status  s = loglik ? choice_run(c, sc, loglik, NULL)
+                       : STATUS(ERR_MEMORY, "out of memory for %s", c->name);
+    if (s == OK)
+        choice_correct(correct, norm, c, loglik);
+    arena_close(&a);
+    return s;
+}
+
+static Status run_tasks(const Study *s, StudyCell *c, Scorer *sc)
+{
+    int64_t source = 0;
+    for (int64_t f = 0; f < s->o.n_files; f++)
+        TRY(retrieval_run(&s->o.files[f], sc, c->correct[source++]));
+    for (int64_t f = 0; f < s->o.n_choices; f++) {
+        const Choice *choice = &s->o.choices[f];
+        uint8_t      *norm = choice->has_norm ? c->correct[source + 1] : NULL;
+        TRY(run_choice(choice, sc, c->correct[source], norm));
+        source += 1 + choice->has_norm;
     }
+    study_score(s, c);
     return OK;
 }
 
-static Status run_cell(Study *s, int64_t weights, int64_t bits, Model *m)
+/* --- cells --- */
+
+static Status run_text(const Study *s, StudyCell *c, Scorer *sc, Model *reference,
+                       bool quantized)
+{
+    TRY(perplexity_run_windows(&c->text, s->arena, sc, s->o.text));
+    if (!s->o.divergence || !quantized)
+        return OK;
+    Scorer exact = {.model = reference, .quant = {.bits = EXACT_BITS},
+                    .batch_tokens = s->o.batch_tokens};
+    Scorer again = *sc;
+    again.progress = NULL;  // the text was counted
+    CHECK(reference != NULL);
+    return divergence_run(&c->divergence, &again, &exact, s->o.text);
+}
+
+static Status run_cell(Study *s, int64_t weights, int64_t bits, Model *m, Model *reference)
 {
     StudyCell *c = study_cell(s, weights, bits);
-    Scorer     sc = {
+    RunQuant   quant = s->o.runs ? s->o.runs[weights] : (RunQuant){0};
+    quant.bits = s->o.bits[bits];
+    quant.scale = s->o.scale;
+    Scorer sc = {
         .model = m,
-        .quant = {.bits = s->o.bits[bits], .scale = s->o.scale},
+        .quant = quant,
         .batch_tokens = s->o.batch_tokens,
         .progress = s->o.progress,
         .done = s->done,
@@ -98,100 +220,18 @@ static Status run_cell(Study *s, int64_t weights, int64_t bits, Model *m)
     if (!sc.what)
         FAIL(ERR_MEMORY, "out of memory for a study");
     if (s->o.text)
-        TRY(perplexity_run(&c->text, &sc, s->o.text));
-    TRY(run_files(s, c, &sc));
-    s->done = sc.done;
+        TRY(run_text(s, c, &sc, reference, weights > 0 || quant.bits != EXACT_BITS));
+    TRY(run_tasks(s, c, &sc));
+    c->done = true;
+    return s->o.folder ? study_save(s, weights, bits) : OK;
+}
+
+Status study_weights(Study *s, int64_t i, Model *m, Model *reference)
+{
+    for (int64_t b = 0; b < s->o.n_bits; b++) {
+        if (!study_cell(s, i, b)->done)
+            TRY(run_cell(s, i, b, m, reference));
+        s->done += s->cell_tokens;
+    }
     return OK;
-}
-
-Status study_weights(Study *s, int64_t i, Model *m)
-{
-    for (int64_t b = 0; b < s->o.n_bits; b++)
-        TRY(run_cell(s, i, b, m));
-    return OK;
-}
-
-/* "a,b,c" in the set's arena. */
-static Status join_names(const char **out, SeriesSet *set, int64_t n, const char *next,
-                         const char *joined)
-{
-    *out = arena_printf(set->arena, "%s%s%s", joined, n ? "," : "", next);
-    return *out ? OK : STATUS(ERR_MEMORY, "out of memory for names");
-}
-
-static Status add_names(const Study *s, SeriesSet *set)
-{
-    const char *tasks = "", *weights = "";
-    for (int64_t i = 0; i < s->n_tasks; i++)
-        TRY(join_names(&tasks, set, i, s->tasks[i]->name, tasks));
-    for (int64_t i = 0; i < s->o.n_weights; i++)
-        TRY(join_names(&weights, set, i, s->o.weights[i], weights));
-    const char *convention = arena_printf(
-        set->arena, "%s%s%s", s->o.text ? s->o.text->convention : "",
-        s->o.text && s->n_tasks ? " " : "",
-        s->n_tasks ? "Tasks: exact match of the greedily decoded answer, tokens split as in "
-                     "lm-evaluation-harness; error is sample stddev / sqrt(n)." : "");
-    if (!convention)
-        FAIL(ERR_MEMORY, "out of memory for the convention");
-    TRY(series_attr_text(set, "eval_tasks", tasks));
-    TRY(series_attr_text(set, "eval_weights", weights));
-    TRY(series_attr_text(set, "eval_logit_scale", logit_scale_name(s->o.scale)));
-    return series_attr_text(set, "eval_convention", convention);
-}
-
-static Status add_bits(const Study *s, SeriesSet *set)
-{
-    Series *out;
-    TRY(series_add(set, &out, SERIES_I32, "logit_bits", "bit",
-                   "Bits of the attention logits; 16: not quantized.", 1,
-                   (const char *const[]){"logit_bits"}, (int64_t[]){s->o.n_bits}));
-    for (int64_t i = 0; i < s->o.n_bits; i++)
-        ((int32_t *)out->data)[i] = s->o.bits[i];
-    return OK;
-}
-
-static Status add_text(const Study *s, SeriesSet *set)
-{
-    static const char *const DIMS[] = {"weights", "logit_bits"};
-    int64_t shape[] = {s->o.n_weights, s->o.n_bits}, n = shape[0] * shape[1];
-    Series *out;
-    TRY(series_add(set, &out, SERIES_F64, "eval/perplexity", "",
-                   "Perplexity of the text: exp of the mean negative log-likelihood.", 2, DIMS,
-                   shape));
-    for (int64_t i = 0; i < n; i++)
-        ((double *)out->data)[i] = s->cells[i].text.perplexity;
-    TRY(series_add(set, &out, SERIES_F64, "eval/nll", "nat",
-                   "Mean negative log-likelihood of a token.", 2, DIMS, shape));
-    for (int64_t i = 0; i < n; i++)
-        ((double *)out->data)[i] = s->cells[i].text.nll;
-    return OK;
-}
-
-static Status add_tasks(const Study *s, SeriesSet *set)
-{
-    static const char *const DIMS[] = {"task", "weights", "logit_bits"};
-    int64_t shape[] = {s->n_tasks, s->o.n_weights, s->o.n_bits}, n = shape[1] * shape[2];
-    Series *out;
-    TRY(series_add(set, &out, SERIES_F64, "eval/accuracy", "",
-                   "Share of episodes answered exactly.", 3, DIMS, shape));
-    for (int64_t i = 0; i < s->n_tasks * n; i++)
-        ((double *)out->data)[i] = s->cells[i % n].tasks[i / n].accuracy;
-    TRY(series_add(set, &out, SERIES_F64, "eval/stderr", "",
-                   "Standard error of the accuracy.", 3, DIMS, shape));
-    for (int64_t i = 0; i < s->n_tasks * n; i++)
-        ((double *)out->data)[i] = s->cells[i % n].tasks[i / n].error;
-    TRY(series_add(set, &out, SERIES_I64, "eval/items", "", "Episodes of the task.", 1, DIMS,
-                   shape));
-    for (int64_t i = 0; i < s->n_tasks; i++)
-        ((int64_t *)out->data)[i] = s->tasks[i]->n;
-    return OK;
-}
-
-Status study_series(const Study *s, SeriesSet *set)
-{
-    TRY(add_names(s, set));
-    TRY(add_bits(s, set));
-    if (s->o.text)
-        TRY(add_text(s, set));
-    return s->n_tasks ? add_tasks(s, set) : OK;
 }

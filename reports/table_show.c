@@ -7,6 +7,20 @@
 
 enum { CELL_BYTES = 256 };
 
+/* "-7.0 ± 2.6  p=0.008", "+1.0 ± 1.0  noise" */
+static void difference_text(char *text, const Cell *c)
+{
+    char error[32], p[32];
+    snprintf(error, sizeof error, isnan(c->error) ? "" : " ± %.1f", 100 * c->error);
+    if (!(c->p <= TABLE_NOISE))
+        snprintf(p, sizeof p, "noise");
+    else if (c->p < 0.001)
+        snprintf(p, sizeof p, "p<0.001");
+    else
+        snprintf(p, sizeof p, "p=%.3f", c->p);
+    snprintf(text, CELL_BYTES, "%+.1f%s  %s", 100 * c->value, error, p);
+}
+
 /* What a person reads in the cell. */
 static const char *cell_text(char *text, const Cell *c)
 {
@@ -22,6 +36,9 @@ static const char *cell_text(char *text, const Cell *c)
     case CELL_PERCENT:
         snprintf(number, sizeof number, isnan(c->error) ? "" : " ± %.1f", 100 * c->error);
         snprintf(text, CELL_BYTES, "%.1f%s", 100 * c->value, number);
+        return text;
+    case CELL_DIFFERENCE:
+        difference_text(text, c);
         return text;
     case CELL_NONE:
         break;
@@ -140,6 +157,15 @@ static void cell_json(TextBuf *b, const Cell *c)
         textbuf_add(b, ",\"stderr\":");
         textbuf_json_real(b, c->error);
         textbuf_add(b, "}");
+        return;
+    case CELL_DIFFERENCE:
+        textbuf_add(b, "{\"difference\":");
+        textbuf_json_real(b, c->value);
+        textbuf_add(b, ",\"stderr\":");
+        textbuf_json_real(b, c->error);
+        textbuf_add(b, ",\"p\":");
+        textbuf_json_real(b, c->p);
+        textbuf_printf(b, ",\"within_noise\":%s}", c->p <= TABLE_NOISE ? "false" : "true");
         return;
     case CELL_NONE:
         break;

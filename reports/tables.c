@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { MAX_TASKS = 32, MAX_MODELS = 16 };
+enum { MAX_MODELS = 16 };
 
 const char *table_attr_part(Arena *a, const SeriesSet *set, const char *key, char separator,
                             int64_t i)
@@ -90,100 +90,6 @@ Status table_outliers(Table *t, Arena *a, const SeriesSet *sets, int n_sets)
     for (int activation = 0; activation < N_ACTIVATIONS; activation++)
         for (int i = 0; i < n_sets; i++)
             outlier_row(t, &sets[i], activation);
-    return OK;
-}
-
-/* --- accuracy --- */
-
-typedef struct {
-    int         n;
-    const char *name[MAX_TASKS];
-} Tasks;
-
-static int task_number(const Tasks *tasks, const char *name)
-{
-    for (int i = 0; i < tasks->n; i++)
-        if (strcmp(tasks->name[i], name) == 0)
-            return i;
-    return -1;
-}
-
-/* Tasks of all models, in the order they are met. */
-static void collect_tasks(Tasks *tasks, Arena *a, const SeriesSet *sets, int n_sets)
-{
-    *tasks = (Tasks){0};
-    for (int i = 0; i < n_sets; i++) {
-        const Series *accuracy =
-            series_find_dims(&sets[i], "eval/accuracy", "task,weights,logit_bits");
-        for (int64_t k = 0; accuracy && k < accuracy->shape[0]; k++) {
-            const char *name = table_attr_part(a, &sets[i], "eval_tasks", ',', k);
-            if (name && task_number(tasks, name) < 0 && tasks->n < MAX_TASKS)
-                tasks->name[tasks->n++] = name;
-        }
-    }
-}
-
-/* Number of kinds of weights that were scored; 0: nothing was. */
-static int64_t n_weights(const SeriesSet *set)
-{
-    const Series *s = series_find_dims(set, "eval/accuracy", "task,weights,logit_bits");
-    if (s)
-        return s->shape[1];
-    s = series_find_dims(set, "eval/perplexity", "weights,logit_bits");
-    return s ? s->shape[0] : 0;
-}
-
-static int64_t n_bits(const SeriesSet *set)
-{
-    const Series *s = series_find_dims(set, "logit_bits", "logit_bits");
-    return s ? s->shape[0] : 0;
-}
-
-static void accuracy_row(Table *t, Arena *a, const SeriesSet *set, const Tasks *tasks,
-                         int64_t w, int64_t b)
-{
-    const Series *accuracy = series_find_dims(set, "eval/accuracy", "task,weights,logit_bits");
-    const Series *error = series_find_dims(set, "eval/stderr", "task,weights,logit_bits");
-    const Series *perplexity = series_find_dims(set, "eval/perplexity", "weights,logit_bits");
-    Cell *row = t->cells + t->n_rows++ * t->n_columns;
-    row[0] = table_text_cell(set->model);
-    row[1] = table_text_cell(table_attr_part(a, set, "eval_weights", ',', w));
-    row[2] = table_int_cell((int64_t)series_get(series_find(set, "logit_bits"), b, 0, 0));
-    for (int64_t k = 0; accuracy && k < accuracy->shape[0]; k++) {
-        const char *name = table_attr_part(a, set, "eval_tasks", ',', k);
-        int column = name ? task_number(tasks, name) : -1;
-        double value = series_get(accuracy, k, w, b);
-        if (column >= 0 && !isnan(value))
-            row[3 + column] = (Cell){.kind = CELL_PERCENT, .value = value,
-                                     .error = series_get(error, k, w, b)};
-    }
-    /* NaN here was measured: a model that breaks down says so. */
-    if (perplexity && w < perplexity->shape[0] && b < perplexity->shape[1])
-        row[3 + tasks->n] = (Cell){.kind = CELL_VALUE,
-                                   .value = series_get(perplexity, w, b, 0)};
-}
-
-Status table_accuracy(Table *t, Arena *a, const SeriesSet *sets, int n_sets)
-{
-    Tasks tasks;
-    int64_t n_rows = 0;
-    collect_tasks(&tasks, a, sets, n_sets);
-    for (int i = 0; i < n_sets; i++)
-        n_rows += n_weights(&sets[i]) * n_bits(&sets[i]);
-    TRY(table_new(t, a, n_rows, tasks.n + 4));
-    t->title = "Accuracy over the bits of the attention logits";
-    t->note = "Accuracy in per cent ± standard error; perplexity of the text beside it. "
-              "16 bits: not quantized.";
-    table_name(t, 0, "model", "model");
-    table_name(t, 1, "weights", "weights");
-    table_name(t, 2, "logit bits", "logit_bits");
-    for (int i = 0; i < tasks.n; i++)
-        table_name(t, 3 + i, tasks.name[i], tasks.name[i]);
-    table_name(t, 3 + tasks.n, "perplexity", "perplexity");
-    for (int i = 0; i < n_sets; i++)
-        for (int64_t w = 0; w < n_weights(&sets[i]); w++)
-            for (int64_t b = 0; b < n_bits(&sets[i]); b++)
-                accuracy_row(t, a, &sets[i], &tasks, w, b);
     return OK;
 }
 

@@ -8,14 +8,19 @@
 
 enum { TABLE_BITS = 16 };  // widths of logits that are shown at most
 
-typedef enum { CELL_NONE, CELL_TEXT, CELL_INT, CELL_VALUE, CELL_PERCENT } CellKind;
+/* DIFFERENCE: of two scores of the same items, with the p of its paired test. */
+typedef enum { CELL_NONE, CELL_TEXT, CELL_INT, CELL_VALUE, CELL_PERCENT, CELL_DIFFERENCE }
+    CellKind;
+
+#define TABLE_NOISE 0.05   // a difference of larger p is within noise
 
 typedef struct {
     CellKind    kind;     // NONE: nothing was measured, shown as a dash
     const char *text;
     int64_t     integer;
-    double      value;    // PERCENT: a share, 0.912 is shown as 91.2
-    double      error;    // PERCENT: standard error as a share; NaN: none
+    double      value;    // PERCENT, DIFFERENCE: a share, 0.912 is shown as 91.2
+    double      error;    // of these: standard error as a share; NaN: none
+    double      p;        // DIFFERENCE
 } Cell;
 
 typedef struct {
@@ -38,6 +43,24 @@ double table_not_finite(const SeriesSet *set);
 /* One row a model, kind of weights and number of logit bits: accuracy of every
  * task with its standard error, and perplexity. n_rows 0: nothing was scored. */
 MUST_USE Status table_accuracy(Table *t, Arena *a, const SeriesSet *sets, int n_sets);
+/* Names of the tasks that any set was scored on, in the order they are met. */
+enum { TABLE_TASKS = 64 };
+typedef struct {
+    int         n;
+    const char *name[TABLE_TASKS];
+} TaskNames;
+void table_tasks(TaskNames *tasks, Arena *a, const SeriesSet *sets, int n_sets);
+
+/* Every cell less the unquantized one of its model; every model less the first, cell by
+ * cell. n_rows 0: there is nothing to compare. */
+MUST_USE Status table_paired(Table *t, Arena *a, const SeriesSet *sets, int n_sets);
+MUST_USE Status table_versus(Table *t, Arena *a, const SeriesSet *sets, int n_sets);
+/* Multi-needle retrieval by depth, the shares of attention, and these layer by layer. */
+MUST_USE Status table_needles(Table *t, Arena *a, const SeriesSet *sets, int n_sets);
+MUST_USE Status table_needle_shares(Table *t, Arena *a, const SeriesSet *sets, int n_sets);
+MUST_USE Status table_needle_layers(Table *t, Arena *a, const SeriesSet *sets, int n_sets);
+/* Accuracy over the orders of examples. */
+MUST_USE Status table_orders(Table *t, Arena *a, const SeriesSet *sets, int n_sets);
 /* One row a layer: largest logit and hidden state of each model, and lambda. */
 MUST_USE Status table_layers(Table *t, Arena *a, const SeriesSet *sets, int n_sets);
 
@@ -55,7 +78,8 @@ Cell            table_int_cell(int64_t value);
 void table_text(TextBuf *b, const Table *t);
 /* A <table> with <caption>; every string escaped. */
 void table_html(TextBuf *b, const Table *t);
-/* An array of objects, one a row; PERCENT cells are {"value":,"stderr":}. */
+/* An array of objects, one a row; PERCENT cells are {"value":,"stderr":},
+ * DIFFERENCE cells have p and within_noise too. */
 void table_json(TextBuf *b, const Table *t);
 
 /* The i-th of the names joined by separator in attribute key; NULL where the

@@ -62,6 +62,8 @@ static Status run(Session *se, int argc, char **argv)
         return verb_analyze(se);
     case VERB_COMPARE:
         return verb_compare(se);
+    case VERB_EVAL:
+        return verb_eval(se);
     case VERB_QUANTIZE:
         return verb_quantize(se);
     case VERB_REPORT:

@@ -35,6 +35,20 @@ void session_close(Session *se)
 
 /* --- models --- */
 
+Status session_fits(const char *path, const Tokenizer *t, const ModelConfig *c)
+{
+    if (tokenizer_size(t) > c->vocab)
+        FAIL(ERR_RANGE, "%s: its tokenizer has ids up to %lld, the embedding %lld rows", path,
+             (long long)tokenizer_size(t) - 1, (long long)c->vocab);
+    return OK;
+}
+
+static Status open_tokenizer(Loaded *l, const char *path)
+{
+    TRY(tokenizer_open(&l->tokenizer, &l->arena, path));
+    return session_fits(path, l->tokenizer, &l->model.config);
+}
+
 static Status load(Loaded *l, Session *se, const char *path, const char *spec,
                    bool with_tokenizer)
 {
@@ -47,13 +61,7 @@ static Status load(Loaded *l, Session *se, const char *path, const char *spec,
         .edit_context = &l->plan,
     };
     TRY(model_load(&l->model, &l->arena, &l->backend, path, &options));
-    if (!with_tokenizer)
-        return OK;
-    TRY(tokenizer_open(&l->tokenizer, &l->arena, path));
-    if (tokenizer_size(l->tokenizer) > l->model.config.vocab)
-        FAIL(ERR_RANGE, "%s: its tokenizer has ids up to %lld, the embedding %lld rows", path,
-             (long long)tokenizer_size(l->tokenizer) - 1, (long long)l->model.config.vocab);
-    return OK;
+    return with_tokenizer ? open_tokenizer(l, path) : OK;
 }
 
 Status loaded_open(Loaded *l, Session *se, const char *path, const char *spec,
@@ -61,6 +69,25 @@ Status loaded_open(Loaded *l, Session *se, const char *path, const char *spec,
 {
     *l = (Loaded){0};
     Status s = load(l, se, path, spec, with_tokenizer);
+    if (s != OK)
+        loaded_close(l);
+    return s;
+}
+
+static Status read_facts(Loaded *l, const char *path)
+{
+    ModelInfo info;
+    TRY(model_info_open(&info, &l->arena, path));
+    l->model = (Model){.path = info.path, .name = info.name, .arch = info.arch,
+                       .config_text = info.config_text, .config = info.config};
+    model_info_close(&info);
+    return open_tokenizer(l, path);
+}
+
+Status loaded_reader(Loaded *l, const char *path)
+{
+    *l = (Loaded){0};
+    Status s = read_facts(l, path);
     if (s != OK)
         loaded_close(l);
     return s;
@@ -90,6 +117,14 @@ const char *session_example(Session *se, const char *file)
 int64_t session_context(const Session *se, const ModelConfig *c)
 {
     return se->s.context ? se->s.context : i64_min(512, c->max_positions);
+}
+
+void session_say_context(Session *se, const char *name, const ModelConfig *c)
+{
+    int64_t context = session_context(se, c);
+    if (context > c->max_positions)
+        session_say(se, "%s: a context of %lld is more than the %lld positions of its config",
+                    name, (long long)context, (long long)c->max_positions);
 }
 
 static Status add_file(TextBuf *b, const char *path)
@@ -173,21 +208,30 @@ static Status windows_of_tokens(Windows *w, Session *se, Loaded *l, const Window
     filemap_close(&map);
     if (s != OK)
         return s;
-    int32_t bos = l->tokenizer ? windows_bos(l->tokenizer, o->no_bos) : -1;
+    int32_t bos = l->tokenizer ? windows_prefix(l->tokenizer, o) : -1;
     return windows_from_ids(w, &l->arena, path, ids, n, bos, o);
+}
+
+Status session_window_options(WindowOptions *o, const Session *se, const ModelConfig *c)
+{
+    *o = (WindowOptions){
+        .context = session_context(se, c),
+        .max_tokens = se->s.max_tokens,
+        .no_bos = se->s.bos && strcmp(se->s.bos, "none") == 0,
+        .stride = se->s.stride,
+    };
+    if (se->s.convention)
+        TRY(window_convention_parse(&o->convention, se->s.convention));
+    if (se->s.stride && o->convention != WINDOWS_STRIDED)
+        FAIL(ERR_USAGE, "--stride goes with --convention strided");
+    return OK;
 }
 
 Status session_windows(Windows *w, const char **name, Session *se, Loaded *l)
 {
-    WindowOptions o = {
-        .context = session_context(se, &l->model.config),
-        .max_tokens = se->s.max_tokens,
-        .no_bos = se->s.bos && strcmp(se->s.bos, "none") == 0,
-    };
-    if (o.context > l->model.config.max_positions)
-        session_say(se, "%s: a context of %lld is more than the %lld positions of its config",
-                    l->model.name, (long long)o.context,
-                    (long long)l->model.config.max_positions);
+    WindowOptions o;
+    TRY(session_window_options(&o, se, &l->model.config));
+    session_say_context(se, l->model.name, &l->model.config);
     if (se->s.tokens) {
         if (se->s.texts.n)
             FAIL(ERR_USAGE, "--text and --tokens exclude each other");

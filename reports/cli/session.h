@@ -37,11 +37,17 @@ typedef struct {
 MUST_USE Status session_open(Session *se, int argc, char **argv);
 void            session_close(Session *se);
 
+/* ERR_RANGE where the tokenizer has more ids than the embedding has rows. */
+MUST_USE Status session_fits(const char *path, const Tokenizer *t, const ModelConfig *c);
+
 /* Loads inputs.at[i] with weights as spec says ("fp": as they are). Refuses a
  * tokenizer with more tokens than the model has rows. On failure nothing is
  * left open. */
 MUST_USE Status loaded_open(Loaded *l, Session *se, const char *path, const char *spec,
                             bool with_tokenizer);
+/* The same without weights: model has path, name and config, no layers and no backend. For
+ * what tokens alone need. */
+MUST_USE Status loaded_reader(Loaded *l, const char *path);
 void            loaded_close(Loaded *l);
 
 /* The windows of --text or --tokens; the example text where neither is given.
@@ -52,6 +58,11 @@ MUST_USE Status session_windows(Windows *w, const char **name, Session *se, Load
 MUST_USE Status session_text(TextBuf *text, const char **name, Session *se, Arena *a,
                              const TextList *list);
 int64_t         session_context(const Session *se, const ModelConfig *c);
+/* --context, --bos, --convention, --stride for a model. */
+MUST_USE Status session_window_options(WindowOptions *o, const Session *se,
+                                       const ModelConfig *c);
+/* Warns where that is more than the config allows. */
+void            session_say_context(Session *se, const char *name, const ModelConfig *c);
 
 /* Refuses a --maps-layer the model does not have. */
 MUST_USE Status session_layer(const Session *se, const char *model, const ModelConfig *c);

@@ -266,6 +266,8 @@ Status settings_command(const char **out, Arena *a, int argc, char **argv)
     textbuf_init(&b, a);
     textbuf_add(&b, "diffquant");
     for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--resume") == 0)
+            continue;
         textbuf_add(&b, " ");
         if (plain_word(argv[i])) {
             textbuf_add(&b, argv[i]);

@@ -10,7 +10,7 @@
 
 typedef enum {
     VERB_NONE = 0, VERB_INSPECT = 1, VERB_ANALYZE = 2, VERB_COMPARE = 4, VERB_REPORT = 8,
-    VERB_GENERATE = 16, VERB_QUANTIZE = 32
+    VERB_GENERATE = 16, VERB_QUANTIZE = 32, VERB_EVAL = 64
 } Verb;
 
 enum { MAX_LIST = 32 };
@@ -25,12 +25,14 @@ typedef struct {
     TextList    inputs;        // MODEL... or S.h5...
     TextList    texts, tasks, weights, logit_bits, schemes;
     const char *tokens, *out, *device, *dtype, *logit_scale, *bos, *prompt, *color;
+    const char *calibrate, *shots_from, *convention, *needles, *order;
     const char *bits, *group, *method, *format, *gguf_type, *floats, *check, *stats, *size;
     int64_t     threads, context, max_tokens, maps_layer, n_tokens;
-    int64_t     windows, seed;
+    int64_t     windows, seed, shots, stride, samples, orders;
     double      smooth, damp, target_bits;
     bool        json, quiet, no_record, help, version;
     bool        asym, rotate, awq, wide6, resume, force, requantize;
+    bool        kl;
 } Settings;
 
 /* Reads argv[1..]; texts point into argv or the arena. ERR_USAGE says what is
@@ -40,7 +42,8 @@ MUST_USE Status settings_parse(Settings *s, Arena *a, int argc, char **argv);
 /* Prints the help of the program, or of s->verb where one was named. */
 void settings_help(const Settings *s);
 
-/* The command line as one line, words quoted where a shell needs it. */
+/* The command line as one line, words quoted where a shell needs it. --resume is left
+ * out: what a resumed run writes is what the whole one would have written. */
 MUST_USE Status settings_command(const char **out, Arena *a, int argc, char **argv);
 
 #endif

@@ -15,6 +15,11 @@ const VerbRow settings_verbs[] = {
      "bits of\nthe attention logits, pictures, one HDF5 file and one page to read.",
      "diffquant compare tests/pair/diff tests/pair/base --text tests/pair/heldout.txt \\\n"
      "      --task tests/pair/retrieval.jsonl -o out"},
+    {VERB_EVAL, "eval", "MODEL", 1, 1,
+     "Score one model: perplexity, distance from the unquantized model, multiple choice and\n"
+     "retrieval, for each kind of weights and each number of bits of the attention logits.",
+     "diffquant eval tests/pair/diff --task tests/pair/retrieval.jsonl --weights w8,w4:g64 \\\n"
+     "      --text tests/pair/heldout.txt --kl"},
     {VERB_QUANTIZE, "quantize", "MODEL", 1, 1,
      "Write a checkpoint of 4, 6 or 8 bits that transformers, vLLM or llama.cpp loads, and\n"
      "say what that did to each matrix and to the perplexity.",
@@ -30,10 +35,11 @@ const VerbRow settings_verbs[] = {
 
 #define AT(field) offsetof(Settings, field)
 enum {
-    RUN = VERB_ANALYZE | VERB_COMPARE | VERB_GENERATE,
-    MEASURE = VERB_ANALYZE | VERB_COMPARE,
+    GRID = VERB_EVAL | VERB_COMPARE,
+    RUN = VERB_ANALYZE | GRID | VERB_GENERATE,
+    MEASURE = VERB_ANALYZE | GRID,
     TEXT = MEASURE | VERB_QUANTIZE,
-    WRITE = VERB_ANALYZE | VERB_COMPARE | VERB_REPORT | VERB_QUANTIZE
+    WRITE = VERB_ANALYZE | GRID | VERB_REPORT | VERB_QUANTIZE
 };
 
 const OptionRow settings_options[] = {
@@ -61,8 +67,8 @@ const OptionRow settings_options[] = {
      "first move outliers from activations to weights (SmoothQuant; 0.5 is usual)"},
     {"rotate", 0, VERB_QUANTIZE, OPT_FLAG, AT(rotate), NULL, 0, 0,
      "first turn hidden states and values by random orthogonal matrices (unties the head)"},
-    {"seed", 0, VERB_QUANTIZE, OPT_INT, AT(seed), "N", 0, INT32_MAX,
-     "of the random matrices (default 0)"},
+    {"seed", 0, VERB_QUANTIZE | GRID, OPT_INT, AT(seed), "N", 0, INT32_MAX,
+     "of the random matrices, of needles, examples and orders (default 0)"},
     {"damp", 0, VERB_QUANTIZE, OPT_REAL, AT(damp), "X", 0, 1,
      "GPTQ's damping, as a share of the mean diagonal (default 0.01)"},
     {"format", 0, VERB_QUANTIZE, OPT_CHOICE, AT(format), "compressed-tensors|gptq|int8|gguf",
@@ -78,21 +84,40 @@ const OptionRow settings_options[] = {
     {"text", 0, TEXT, OPT_LIST, AT(texts), "FILE", 0, 0,
      "UTF-8 text to run over; may be given several times (analyze, compare: the example\n"
      "text by default, software documentation; quantize: calibrates on it)"},
-    {"windows", 0, VERB_QUANTIZE, OPT_INT, AT(windows), "N", 1, INT32_MAX,
-     "windows of the text to calibrate on (default 128)"},
+    {"windows", 0, VERB_QUANTIZE | GRID, OPT_INT, AT(windows), "N", 1, INT32_MAX,
+     "windows of the text to calibrate on (default 128; eval, compare: half of the text if\n"
+     "that is less, where --calibrate is not given)"},
+    {"calibrate", 0, GRID, OPT_TEXT, AT(calibrate), "FILE", 0, 0,
+     "text that gptq, awq and smooth are fitted to (default: the first --windows of --text,\n"
+     "which are then not scored)"},
     {"check", 0, VERB_QUANTIZE, OPT_TEXT, AT(check), "FILE", 0, 0,
      "text for the perplexity before and after (default: what follows the windows)"},
     {"tokens", 0, VERB_ANALYZE, OPT_TEXT, AT(tokens), "FILE", 0, 0,
      "token ids to run over, in decimal, instead of text"},
-    {"task", 0, VERB_COMPARE, OPT_LIST, AT(tasks), "FILE", 0, 0,
-     "questions to score, JSON lines with context and answer; may be given several times"},
+    {"task", 0, GRID, OPT_LIST, AT(tasks), "FILE", 0, 0,
+     "questions to score, JSON lines: HellaSwag, ARC, PIQA, WinoGrande, BoolQ, OpenBookQA as\n"
+     "they are published, {context, choices, answer}, or {context, answer} for retrieval;\n"
+     "told apart by their keys; may be given several times"},
+    {"shots", 0, GRID, OPT_INT, AT(shots), "N", 0, 100000,
+     "worked examples before each question of multiple choice (default 0), or before each\n"
+     "item of --order (default: as many as fit)"},
+    {"shots-from", 0, GRID, OPT_TEXT, AT(shots_from), "FILE", 0, 0,
+     "where the examples come from: the training split (default: the task's own file)"},
+    {"kl", 0, GRID, OPT_FLAG, AT(kl), NULL, 0, 0,
+     "KL divergence from the unquantized model's predictions of the text, and how often the\n"
+     "first choice stays"},
+    {"needles", 0, GRID, OPT_TEXT, AT(needles), "N,R", 0, 0,
+     "hide N needles in the text and ask for R of them: accuracy and attention by depth"},
+    {"samples", 0, GRID, OPT_INT, AT(samples), "N", 1, 100000,
+     "of --needles, at each depth (default 50)"},
     {"out", 'o', WRITE, OPT_TEXT, AT(out), "PATH", 0, 0,
-     "where results go: a file for analyze, a folder for compare and report; for quantize\n"
-     "the checkpoint's folder, or the GGUF file"},
+     "where results go: a file for analyze, a folder for compare and report, either for\n"
+     "eval (FILE.h5 or a folder); for quantize the checkpoint's folder, or the GGUF file"},
     {"stats", 0, VERB_QUANTIZE, OPT_TEXT, AT(stats), "FILE", 0, 0,
      "the report of the run as an HDF5 file as well"},
-    {"resume", 0, VERB_QUANTIZE, OPT_FLAG, AT(resume), NULL, 0, 0,
-     "go on with a run that was broken off, after its last finished layer"},
+    {"resume", 0, VERB_QUANTIZE | GRID, OPT_FLAG, AT(resume), NULL, 0, 0,
+     "go on with a run that was broken off, after its last finished layer, or cell of the\n"
+     "table"},
     {"force", 'f', VERB_QUANTIZE, OPT_FLAG, AT(force), NULL, 0, 0,
      "replace what is at --out"},
     {"requantize", 0, VERB_QUANTIZE, OPT_FLAG, AT(requantize), NULL, 0, 0,
@@ -104,18 +129,25 @@ const OptionRow settings_options[] = {
      "stop after so many tokens of text"},
     {"bos", 0, TEXT, OPT_CHOICE, AT(bos), "auto|none", 0, 0,
      "begin each window with the BOS token where the tokenizer does (default), or not"},
+    {"convention", 0, MEASURE, OPT_CHOICE, AT(convention),
+     "disjoint|strided|llama.cpp|lm-eval|gptq", 0, 0,
+     "how the text is cut into windows and which tokens are scored: as this program does\n"
+     "(default), or as other tools do, to compare with their perplexities"},
+    {"stride", 0, MEASURE, OPT_INT, AT(stride), "N", 1, INT32_MAX,
+     "with --convention strided: tokens that each window scores (default: half of --context)"},
     {"logit-bits", 0, MEASURE, OPT_SPLIT, AT(logit_bits), "LIST", 0, 0,
      "bits of the attention logits, of 16,8,6,4; 16 leaves them as they are; analyze\n"
      "takes one of them "
-     "(default 16; compare: all four)"},
+     "(default 16; eval, compare: all four)"},
     {"logit-scale", 0, MEASURE, OPT_CHOICE, AT(logit_scale), "tensor|head|row", 0, 0,
      "what shares one scale: all logits of a layer (default), a head's map, a row"},
     {"weights", 0, MEASURE, OPT_SPLIT, AT(weights), "LIST", 0, 0,
-     "weights rounded to nearest in memory: fp, w8, w6, w4, w4:g64, w4:g128:asym ...;\n"
-     "analyze takes one of them (default fp)"},
-    {"maps-layer", 0, MEASURE, OPT_INT, AT(maps_layer), "L", 0, INT32_MAX,
+     "kinds of quantized models: fp, w8, w4:g64, w4:g128:asym:clip, rounded in memory; eval\n"
+     "and compare also w4:g64:gptq, w4:awq, w4:rotate:gptq, w8a8:smooth, w4a8kv4 (bits of\n"
+     "weights, of inputs, of keys and values); analyze takes one (default fp)"},
+    {"maps-layer", 0, VERB_ANALYZE | VERB_COMPARE, OPT_INT, AT(maps_layer), "L", 0, INT32_MAX,
      "layer whose whole maps are kept for one passage (default: that of the largest logit)"},
-    {"color", 0, VERB_COMPARE | VERB_REPORT, OPT_CHOICE, AT(color), "auto|linear|log", 0, 0,
+    {"color", 0, GRID | VERB_REPORT, OPT_CHOICE, AT(color), "auto|linear|log", 0, 0,
      "how the heatmaps' colours follow magnitude (default: as suits each picture)"},
     {"no-record", 0, VERB_ANALYZE, OPT_FLAG, AT(no_record), NULL, 0, 0,
      "run without recording, to time it"},

@@ -8,11 +8,13 @@
 MUST_USE Status verb_inspect(Session *se);
 MUST_USE Status verb_analyze(Session *se);
 MUST_USE Status verb_compare(Session *se);
+MUST_USE Status verb_eval(Session *se);
 MUST_USE Status verb_quantize(Session *se);
 MUST_USE Status verb_report(Session *se);
 MUST_USE Status verb_generate(Session *se);
 
-/* Both tables and what was written, on stdout. h5: file name in --out, or NULL. */
+/* All tables of a study and what was written, on stdout. h5: path of the statistics, or
+ * NULL; files: of the page, or NULL. */
 MUST_USE Status session_results(Session *se, const SeriesSet *sets, int n, const char *h5,
                                 const ReportFiles *files);
 

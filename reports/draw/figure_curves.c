@@ -8,7 +8,8 @@
 #include "reports/draw/lineplot.h"
 #include "reports/tables.h"
 
-enum { STEPS_AN_OCTAVE = 16, OCTAVE_STEPS = 300 * STEPS_AN_OCTAVE, MAX_PANELS = 16 };
+enum { STEPS_AN_OCTAVE = 16, OCTAVE_STEPS = 300 * STEPS_AN_OCTAVE, MAX_PANELS = 64,
+       SHORT_PANEL = 360 };
 
 /* --- how often values are large --- */
 
@@ -122,7 +123,7 @@ static Status bit_steps(FigureWork *w, LinePlot *p)
     ARENA_NEW(steps, &w->scratch, p->n_steps);
     for (int i = 0; i < p->n_steps; i++) {
         double bits = series_at(s, i);
-        steps[i] = bits == 16 ? "16 (exact)" : arena_printf(&w->scratch, "%.0f", bits);
+        steps[i] = bits == 16 && p->columns <= 2 ? "16 (exact)" : arena_printf(&w->scratch, "%.0f", bits);
         if (!steps[i])
             FAIL(ERR_MEMORY, "out of memory: picture of accuracy");
     }
@@ -130,63 +131,68 @@ static Status bit_steps(FigureWork *w, LinePlot *p)
     return OK;
 }
 
-/* The lines are those of the first kind of weights: the subtitle says so where
- * there are more. */
-static Status name_weights(FigureWork *w, LinePlot *p)
+/* Kinds of weights of the model that has most of them. */
+static int n_kinds(FigureWork *w, int *model)
 {
+    int n = 0;
     for (int i = 0; i < w->n_sets; i++) {
-        if (!table_attr_part(&w->scratch, &w->sets[i], "eval_weights", ',', 1))
-            continue;
-        const char *first = table_attr_part(&w->scratch, &w->sets[i], "eval_weights", ',', 0);
-        p->subtitle = arena_printf(&w->scratch, "weights: %s; %s", first, p->subtitle);
-        if (!p->subtitle)
-            FAIL(ERR_MEMORY, "out of memory: picture of accuracy");
-        return OK;
+        int here = 0;
+        while (table_attr_part(&w->scratch, &w->sets[i], "eval_weights", ',', here))
+            here++;
+        if (here > n) {
+            n = here;
+            *model = i;
+        }
     }
-    return OK;
+    return n;
 }
 
-/* y (and its error) of one model; x are the places. factor: 100 for per cent. */
+/* y (and its error) of one model and kind of weights; x are the places. */
 static Status bit_line(FigureWork *w, int i, const Series *y, const Series *error, int64_t task,
-                       double factor, PlotLine *line)
+                       int64_t kind, PlotLine *line)
 {
     double *values;
     int64_t n = n_bits(w, i);
+    bool    tasks = y->n_dims == 3;
+    double  factor = tasks ? 100 : 1;
     ARENA_NEW(values, &w->scratch, 3 * n);
     for (int64_t b = 0; b < n; b++) {
-        bool tasks = y->n_dims == 3;
         values[b] = (double)b;
-        values[n + b] = factor * (tasks ? series_get(y, task, 0, b) : series_get(y, 0, b, 0));
-        values[2 * n + b] = factor * series_get(error, task, 0, b);
+        values[n + b] =
+            factor * (tasks ? series_get(y, task, kind, b) : series_get(y, kind, b, 0));
+        values[2 * n + b] = factor * series_get(error, task, kind, b);
     }
     *line = (PlotLine){.name = w->sets[i].model, .color = i, .n = (int)n, .x = values,
                        .y = values + n, .error = error ? values + 2 * n : NULL, .marks = true};
     return OK;
 }
 
-/* Number of the task in the set by its name, -1 where it was not scored. */
-static int64_t find_task(FigureWork *w, const SeriesSet *set, const char *name, int64_t n)
+/* Number of the set's name among those joined in attribute key; -1: not there. */
+static int64_t find_name(FigureWork *w, const SeriesSet *set, const char *key, const char *name)
 {
-    for (int64_t k = 0; k < n; k++) {
-        const char *other = table_attr_part(&w->scratch, set, "eval_tasks", ',', k);
-        if (other && strcmp(other, name) == 0)
+    const char *other;
+    for (int64_t k = 0; (other = table_attr_part(&w->scratch, set, key, ',', k)); k++)
+        if (strcmp(other, name) == 0)
             return k;
-    }
     return -1;
 }
 
-static Status task_panel(FigureWork *w, const char *name, PlotPanel *panel)
+/* A line for each model that has the task (NULL: perplexity) and the kind of weights. */
+static Status cell_panel(FigureWork *w, const char *task, const char *kind, PlotPanel *panel)
 {
     PlotLine *lines;
     ARENA_NEW(lines, &w->scratch, w->n_sets);
-    *panel = (PlotPanel){.title = name, .lines = lines};
+    *panel = (PlotPanel){.lines = lines};
     for (int i = 0; i < w->n_sets; i++) {
         const SeriesSet *set = &w->sets[i];
-        const Series *y = series_find_dims(set, "eval/accuracy", "task,weights,logit_bits");
-        const Series *e = series_find_dims(set, "eval/stderr", "task,weights,logit_bits");
-        int64_t task = y ? find_task(w, set, name, y->shape[0]) : -1;
-        if (task >= 0)
-            TRY(bit_line(w, i, y, e, task, 100, &lines[panel->n_lines++]));
+        const Series *y = task ? series_find_dims(set, "eval/accuracy", "task,weights,logit_bits")
+                               : series_find_dims(set, "eval/perplexity", "weights,logit_bits");
+        const Series *e =
+            task ? series_find_dims(set, "eval/stderr", "task,weights,logit_bits") : NULL;
+        int64_t k = task ? find_name(w, set, "eval_tasks", task) : 0;
+        int64_t v = find_name(w, set, "eval_weights", kind);
+        if (y && k >= 0 && v >= 0 && n_bits(w, i) > 0)
+            TRY(bit_line(w, i, y, e, k, v, &lines[panel->n_lines++]));
     }
     return OK;
 }
@@ -200,6 +206,35 @@ static bool has_points(const PlotPanel *panel)
     return false;
 }
 
+/* A panel for each kind of weights of one task, or of the perplexity; added to p's. */
+static Status add_panels(FigureWork *w, LinePlot *p, PlotPanel *panels, const char *task)
+{
+    int model = 0, n = n_kinds(w, &model);
+    for (int v = 0; v < n && p->n_panels < MAX_PANELS; v++) {
+        const char *kind =
+            table_attr_part(&w->scratch, &w->sets[model], "eval_weights", ',', v);
+        PlotPanel  *panel = &panels[p->n_panels];
+        TRY(cell_panel(w, task, kind, panel));
+        panel->title = !task   ? n > 1 ? kind : NULL
+                       : n > 1 ? arena_printf(&w->scratch, "%s, %s", task, kind)
+                               : task;
+        if (task && !panel->title)
+            FAIL(ERR_MEMORY, "out of memory: picture of accuracy");
+        p->n_panels += has_points(panel);
+    }
+    return OK;
+}
+
+/* Kinds of weights stand side by side, tasks below each other; where there is one kind,
+ * tasks stand side by side. */
+static void set_columns(FigureWork *w, LinePlot *p)
+{
+    int model = 0, n = n_kinds(w, &model);
+    int64_t most = n > 1 ? i64_min(n, 4) : 2;
+    p->columns = (int)i64_min(p->n_panels, most);
+    p->height = n > 1 ? SHORT_PANEL : 0;
+}
+
 Status figure_accuracy(FigureWork *w)
 {
     PlotPanel panels[MAX_PANELS];
@@ -208,55 +243,57 @@ Status figure_accuracy(FigureWork *w)
                   .y_label = "accuracy, %", .y_least = 0, .y_most = 100, .y_span = 20,
                   .panels = panels};
     Canvas canvas;
-    Table table;
-    TRY(table_accuracy(&table, &w->scratch, w->sets, w->n_sets));
-    for (int i = 0; i < table.n_columns - 4 && p.n_panels < MAX_PANELS; i++) {
-        TRY(task_panel(w, table.columns[3 + i], &panels[p.n_panels]));
-        p.n_panels += has_points(&panels[p.n_panels]);
-    }
+    TaskNames tasks;
+    table_tasks(&tasks, &w->scratch, w->sets, w->n_sets);
+    for (int i = 0; i < tasks.n; i++)
+        TRY(add_panels(w, &p, panels, tasks.name[i]));
     if (p.n_panels == 0)
         return OK;
-    p.columns = (int)i64_min(p.n_panels, 2);
+    set_columns(w, &p);
     TRY(bit_steps(w, &p));
-    TRY(name_weights(w, &p));
     TRY(lineplot_draw(&canvas, &w->scratch, &w->font, &p));
     return figure_add(w, &canvas, "accuracy.png",
-                      "Lines of accuracy over 16, 8, 6 and 4 bits, one line a model.",
+                      "Lines of accuracy over 16, 8, 6 and 4 bits, one line a model, a panel "
+                      "for each task and kind of weights.",
                       "The attention logits are rounded to fewer and fewer bits on the way to "
-                      "the right; nothing else changes. A model whose logits have large "
-                      "outliers must take coarse steps, and loses earlier. Where bars overlap, "
-                      "the difference may be chance.");
+                      "the right; within a panel nothing else changes. A model whose logits "
+                      "have large outliers must take coarse steps, and loses earlier. Where "
+                      "bars overlap, the difference may be chance: the tests below compare item "
+                      "by item.");
+}
+
+static void find_range(const LinePlot *p, double *least, double *most)
+{
+    *least = INFINITY;
+    *most = 0;
+    for (int i = 0; i < p->n_panels; i++)
+        for (int k = 0; k < p->panels[i].n_lines; k++)
+            for (int b = 0; b < p->panels[i].lines[k].n; b++) {
+                *least = fmin(*least, p->panels[i].lines[k].y[b]);
+                *most = fmax(*most, p->panels[i].lines[k].y[b]);
+            }
 }
 
 Status figure_perplexity(FigureWork *w)
 {
-    PlotLine lines[FIGURES_MODELS];
-    PlotPanel panel = {.lines = lines};
-    double least = INFINITY, most = 0;
+    PlotPanel panels[MAX_PANELS];
+    double least, most;
     Canvas canvas;
-    for (int i = 0; i < w->n_sets; i++) {
-        const Series *y = series_find_dims(&w->sets[i], "eval/perplexity", "weights,logit_bits");
-        if (!y || n_bits(w, i) == 0)
-            continue;
-        TRY(bit_line(w, i, y, NULL, 0, 1, &lines[panel.n_lines]));
-        for (int k = 0; k < lines[panel.n_lines].n; k++) {
-            least = fmin(least, lines[panel.n_lines].y[k]);
-            most = fmax(most, lines[panel.n_lines].y[k]);
-        }
-        panel.n_lines++;
-    }
-    if (!has_points(&panel))
-        return OK;
     LinePlot p = {.title = "Perplexity over the bits of the attention logits",
                   .subtitle = "lower is better", .x_label = "bits of the logits",
-                  .y_label = "perplexity", .y_log = most > 4 * least && least > 0,
-                  .y_least = least > 0 ? 1 : 0, .y_most = NAN, .n_panels = 1, .columns = 1,
-                  .panels = &panel};
+                  .y_label = "perplexity", .y_most = NAN, .panels = panels};
+    TRY(add_panels(w, &p, panels, NULL));
+    if (p.n_panels == 0)
+        return OK;
+    find_range(&p, &least, &most);
+    p.y_log = most > 4 * least && least > 0;
+    p.y_least = least > 0 ? 1 : 0;
+    set_columns(w, &p);
     TRY(bit_steps(w, &p));
-    TRY(name_weights(w, &p));
     TRY(lineplot_draw(&canvas, &w->scratch, &w->font, &p));
     return figure_add(w, &canvas, "perplexity.png",
-                      "Lines of perplexity over 16, 8, 6 and 4 bits, one line a model.",
+                      "Lines of perplexity over 16, 8, 6 and 4 bits, one line a model, a panel "
+                      "for each kind of weights.",
                       "Perplexity of the text under the same rounding: how many words the model "
                       "is, so to say, still choosing between. It needs no task and reacts to "
                       "small losses.");

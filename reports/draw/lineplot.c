@@ -15,7 +15,7 @@ typedef struct {
     const Font     *font;
     double          x0, x1, y0, y1;   // ranges of the axes
     Ticks           x, y;
-    int             left, width, height, plot_w;
+    int             left, width, height, plot_w, plot_h;
 } Layout;
 
 static bool is_drawn(const LinePlot *p, double x, double y)
@@ -91,12 +91,13 @@ static void set_axes(Layout *l)
 static void set_sizes(Layout *l)
 {
     const LinePlot *p = l->p;
+    l->plot_h = p->height ? p->height : PLOT_HEIGHT;
     int gutter = AXES_TICK + 8 + axes_widest(l->font, &l->y);
     l->left = AXES_MARGIN + AXES_LABEL_SIZE + 10 + gutter;
     l->plot_w = (PLOTS_WIDTH - (p->columns - 1) * (PANEL_GAP + gutter)) / p->columns;
     int rows = (p->n_panels + p->columns - 1) / p->columns;
     bool titled = p->panels[0].title != NULL;
-    int row = (titled ? AXES_PANEL_SIZE + 18 : 0) + PLOT_HEIGHT + AXES_TICK + AXES_TICK_SIZE + 12;
+    int row = (titled ? AXES_PANEL_SIZE + 18 : 0) + l->plot_h + AXES_TICK + AXES_TICK_SIZE + 12;
     l->height = axes_titles_height(p->subtitle) + LEGEND + rows * row +
                 (rows - 1) * (PANEL_GAP / 2) + 8 + AXES_LABEL_SIZE + AXES_MARGIN;
     l->width = l->left + p->columns * l->plot_w + (p->columns - 1) * (PANEL_GAP + gutter) +
@@ -112,10 +113,10 @@ static Box panel_box(const Layout *l, int i)
     const LinePlot *p = l->p;
     int title = p->panels[0].title ? AXES_PANEL_SIZE + 18 : 0;
     int gutter = l->left - AXES_MARGIN - AXES_LABEL_SIZE - 10;
-    int row = title + PLOT_HEIGHT + AXES_TICK + AXES_TICK_SIZE + 12 + PANEL_GAP / 2;
+    int row = title + l->plot_h + AXES_TICK + AXES_TICK_SIZE + 12 + PANEL_GAP / 2;
     return (Box){l->left + i % p->columns * (l->plot_w + PANEL_GAP + gutter),
                  axes_titles_height(p->subtitle) + LEGEND + title + i / p->columns * row,
-                 l->plot_w, PLOT_HEIGHT};
+                 l->plot_w, l->plot_h};
 }
 
 static double part(double v, double lo, double hi, bool log_axis)
@@ -130,7 +131,7 @@ static double x_pixel(const Layout *l, double x)
 
 static double y_pixel(const Layout *l, double y)
 {
-    return (1 - part(y, l->y0, l->y1, l->p->y_log)) * PLOT_HEIGHT;
+    return (1 - part(y, l->y0, l->y1, l->p->y_log)) * l->plot_h;
 }
 
 static void paint_axes(const Layout *l, Canvas *c, Box b, int panel)

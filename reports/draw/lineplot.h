@@ -29,6 +29,7 @@ typedef struct {
     double             y_least, y_most;    // limits the axis never passes; NaN: none
     double             y_span;             // the axis covers at least this (linear)
     int                n_panels, columns;
+    int                height;             // of a panel, in pixels; 0: the usual
     const PlotPanel   *panels;
 } LinePlot;
 

@@ -2,6 +2,7 @@
 #include "analysis/study.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "tests/analysis/ref_tiny.h"
@@ -68,9 +69,9 @@ TEST(cells_are_single_runs)
     StudyOptions o = options(&b);
     o.progress = &progress;
     T_STATUS_OK(study_init(&s, &b.arena, &o));
-    T_OK(s.n_tasks == 3 && isnan(study_cell(&s, 1, 2)->text.perplexity));
+    T_OK(s.n_tasks == 3 && !study_cell(&s, 1, 2)->done && isnan(study_cell(&s, 1, 2)->text.perplexity));
     last_done = 0;
-    T_STATUS_OK(study_weights(&s, 0, &b.m.model));
+    T_STATUS_OK(study_weights(&s, 0, &b.m.model, &b.m.model));
     T_OK(last_done == s.total / 2 && last_total == s.total);
     for (int i = 0; i < 3; i++) {
         Perplexity p;
@@ -132,7 +133,167 @@ TEST(series_hold_the_cells)
     T_TEXT(series_attr(&set, "eval_logit_scale")->text, "head");
     T_OK(strstr(series_attr(&set, "eval_convention")->text, "Windows of 16 tokens"));
     T_OK(strstr(series_attr(&set, "eval_convention")->text, "exact match"));
+    T_OK(!strstr(series_attr(&set, "eval_convention")->text, "Multiple choice"));
     arena_close(&results);
+}
+
+static const char CHOICES[] =
+    "{\"context\":\"the quick\",\"choices\":[\"brown fox\",\"dog\"],\"answer\":0}\n"
+    "{\"context\":\"over the\",\"choices\":[\"lazy\",\"fox jumps\",\"a\"],\"answer\":1}\n"
+    "{\"context\":\"and\",\"choices\":[\"again\",\"over\"],\"answer\":1}\n";
+
+/* A choice is two columns, each what choice_run and choice_correct say. */
+TEST(choices_are_two_columns)
+{
+    Bench         b;
+    Study         s;
+    Choice        c;
+    ChoiceOptions co = {.context = 64};
+    double        loglik[7];
+    uint8_t       acc[3], norm[3];
+    T_STATUS_OK(bench_open(&b));
+    T_STATUS_OK(choice_load(&c, &b.arena, b.t, tiny_file("pick.jsonl", CHOICES), &co));
+    T_OK(c.n_requests == 7 && c.has_norm);
+    StudyOptions o = options(&b);
+    o.n_choices = 1;
+    o.choices = &c;
+    T_STATUS_OK(study_init(&s, &b.arena, &o));
+    T_OK(s.n_tasks == 5 && s.n_sources == 4);
+    T_TEXT(s.tasks[3].name, "pick");
+    T_TEXT(s.tasks[4].name, "pick norm");
+    T_STATUS_OK(study_weights(&s, 0, &b.m.model, NULL));
+    for (int i = 0; i < 3; i++) {
+        Scorer     sc = {.model = &b.m.model, .quant = {.bits = BITS[i], .scale = SCALE_HEAD}};
+        StudyCell *cell = study_cell(&s, 0, i);
+        T_STATUS_OK(choice_run(&c, &sc, loglik, NULL));
+        choice_correct(acc, norm, &c, loglik);
+        T_OK(memcmp(cell->correct[2], acc, 3) == 0 && memcmp(cell->correct[3], norm, 3) == 0);
+        T_OK(cell->tasks[3].n_correct == acc[0] + acc[1] + acc[2] && cell->tasks[4].n == 3);
+    }
+    bench_close(&b);
+}
+
+/* Cells compared item by item with the unquantized one; and two studies with each other. */
+TEST(differences_are_paired)
+{
+    Bench     b;
+    Study     s, other;
+    SeriesSet set;
+    T_STATUS_OK(bench_open(&b));
+    StudyOptions o = options(&b);
+    T_STATUS_OK(study_init(&s, &b.arena, &o));
+    T_STATUS_OK(study_init(&other, &b.arena, &o));
+    T_STATUS_OK(study_weights(&s, 0, &b.m.model, NULL));
+    T_STATUS_OK(study_weights(&other, 0, &b.m.model, NULL));
+    T_OK(study_exact(&s) == 0 && study_finished(&s, 0) && !study_finished(&s, 1));
+    /* File one has an episode of 1 needle, one of 4; file two has two of 2. */
+    uint8_t *exact = study_cell(&s, 0, 0)->correct[1], *four = study_cell(&s, 0, 2)->correct[1];
+    exact[0] = exact[1] = 1;
+    four[0] = 0;
+    four[1] = 1;
+    study_cell(&other, 0, 2)->correct[1][0] = 1;
+    study_cell(&other, 0, 2)->correct[1][1] = 1;
+    series_set_init(&set, &b.arena, "m");
+    T_STATUS_OK(study_series(&s, &set));
+    T_STATUS_OK(study_versus(&s, &other, "other", &set));
+    const Series *d = series_find_dims(&set, "paired/accuracy", "task,weights,logit_bits");
+    const Series *p = series_find(&set, "paired/accuracy_p");
+    const Series *e = series_find(&set, "paired/accuracy_stderr");
+    const Series *v = series_find(&set, "versus/accuracy");
+    const Series *nll = series_find_dims(&set, "paired/nll", "weights,logit_bits");
+    T_OK(d && p && e && v && nll);
+    T_NEAR(series_get(d, 2, 0, 2), -0.5, 1e-15);
+    T_NEAR(series_get(e, 2, 0, 2), 0.5, 1e-15);   // sample stddev of {-1, 0} / sqrt(2)
+    T_NEAR(series_get(p, 2, 0, 2), 1, 0);
+    T_OK(isnan(series_get(d, 2, 0, 0)) && isnan(series_get(d, 2, 1, 1)));  // itself; not run
+    T_NEAR(series_get(v, 2, 0, 2), -0.5, 1e-15);
+    T_NEAR(series_get(nll, 0, 2, 0),
+           study_cell(&s, 0, 2)->text.nll - study_cell(&s, 0, 0)->text.nll, 1e-12);
+    T_TEXT(series_attr(&set, "versus")->text, "other");
+    const Series *items = series_find_dims(&set, "eval/correct", "weights,logit_bits,item");
+    T_OK(items && items->shape[2] == 4);
+    T_OK(series_get(items, 0, 2, 2) == 0 && series_get(items, 0, 2, 3) == 1);
+    T_OK(series_get(items, 1, 0, 0) == -1);
+    bench_close(&b);
+}
+
+/* --- resuming --- */
+
+static StudyOptions stored(const Bench *b, const char *settings)
+{
+    StudyOptions o = options(b);
+    o.folder = check_tmp();
+    o.name = "m/x";
+    o.settings = settings;
+    return o;
+}
+
+TEST(finished_cells_are_taken_up)
+{
+    Bench     b;
+    Study     s, again;
+    SeriesSet one, two;
+    T_STATUS_OK(bench_open(&b));
+    StudyOptions o = stored(&b, "context 16\nbos auto\n");
+    T_STATUS_OK(study_init(&s, &b.arena, &o));
+    T_STATUS_OK(study_load(&s));           // nothing is there
+    T_OK(!study_cell(&s, 0, 0)->done);
+    T_STATUS_OK(study_weights(&s, 0, &b.m.model, NULL));
+    T_STATUS_OK(study_init(&again, &b.arena, &o));
+    T_STATUS_OK(study_load(&again));
+    T_OK(study_finished(&again, 0) && !study_finished(&again, 1));
+    T_STATUS_OK(study_weights(&again, 0, NULL, NULL));   // needs no model
+    T_OK(again.done == again.total / 2);
+    series_set_init(&one, &b.arena, "m");
+    series_set_init(&two, &b.arena, "m");
+    T_STATUS_OK(study_series(&s, &one));
+    T_STATUS_OK(study_series(&again, &two));
+    T_OK(one.n == two.n);
+    for (int64_t i = 0; i < one.n; i++)
+        T_OK(memcmp(one.at[i].data, two.at[i].data,
+                    (size_t)series_count(&one.at[i]) * series_type_size(one.at[i].type)) == 0);
+    o.settings = "context 16\nbos none\n";
+    T_STATUS_OK(study_init(&again, &b.arena, &o));
+    T_FAILS(study_load(&again), ERR_USAGE, "was made with \"bos auto\", now it is \"bos none\"");
+    T_STATUS_OK(study_forget(&again));
+    T_STATUS_OK(study_load(&again));
+    T_OK(!study_cell(&again, 0, 0)->done);
+    bench_close(&b);
+}
+
+/* Every byte of a cell changed, and the cell cut at every length: a sentence, never
+ * another figure. */
+TEST(a_broken_cell_is_told)
+{
+    Bench b;
+    Study s, again;
+    char  path[300];
+    static unsigned char bytes[1 << 16];
+    T_STATUS_OK(bench_open(&b));
+    StudyOptions o = stored(&b, "settings\n");
+    T_STATUS_OK(study_init(&s, &b.arena, &o));
+    T_STATUS_OK(study_weights(&s, 0, &b.m.model, NULL));
+    snprintf(path, sizeof path, "%s/m-x-fp-16.cell", check_tmp());
+    FILE *f = fopen(path, "rb");
+    T_OK(f);
+    size_t n = fread(bytes, 1, sizeof bytes, f);
+    fclose(f);
+    T_OK(n > 100 && n < sizeof bytes);
+    for (size_t i = 0; i < n; i += 1 + i / 64) {
+        for (int cut = 0; cut < 2; cut++) {
+            bytes[i] ^= cut ? 0 : 0x41;
+            f = fopen(path, "wb");
+            fwrite(bytes, 1, cut ? i : n, f);
+            fclose(f);
+            bytes[i] ^= cut ? 0 : 0x41;
+            T_STATUS_OK(study_init(&again, &b.arena, &o));
+            Status status = study_load(&again);
+            T_OK(status == ERR_FORMAT || status == ERR_USAGE);
+            T_OK(strstr(status_text(), "m-x-fp-16.cell"));
+        }
+    }
+    T_STATUS_OK(study_forget(&s));
+    bench_close(&b);
 }
 
 TEST(text_or_tasks_alone)
@@ -144,14 +305,14 @@ TEST(text_or_tasks_alone)
     StudyOptions o = options(&b);
     o.n_files = 0;
     T_STATUS_OK(study_init(&s, &b.arena, &o));
-    T_STATUS_OK(study_weights(&s, 1, &b.m.model));
+    T_STATUS_OK(study_weights(&s, 1, &b.m.model, &b.m.model));
     series_set_init(&set, &b.arena, "text");
     T_STATUS_OK(study_series(&s, &set));
     T_OK(series_find(&set, "eval/nll") && !series_find(&set, "eval/accuracy"));
     o = options(&b);
     o.text = NULL;
     T_STATUS_OK(study_init(&s, &b.arena, &o));
-    T_STATUS_OK(study_weights(&s, 1, &b.m.model));
+    T_STATUS_OK(study_weights(&s, 1, &b.m.model, &b.m.model));
     series_set_init(&set, &b.arena, "tasks");
     T_STATUS_OK(study_series(&s, &set));
     T_OK(!series_find(&set, "eval/nll") && series_find(&set, "eval/accuracy"));
@@ -187,7 +348,7 @@ static Status whole_study(Bench *b, Arena *a)
     StudyOptions o = options(b);
     o.n_bits = 1;
     TRY(study_init(&s, a, &o));
-    TRY(study_weights(&s, 0, &b->m.model));
+    TRY(study_weights(&s, 0, &b->m.model, &b->m.model));
     series_set_init(&set, a, "m");
     return study_series(&s, &set);
 }

@@ -1,0 +1,261 @@
+/* grid.c - every model in every kind of quantized model: what to load when. */
+#include "reports/cli/grid.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/outfile.h"
+
+/* --- settings --- */
+
+static Status add_spec(Grid *g, const char *text)
+{
+    Spec spec;
+    TRY(spec_parse(&spec, &g->se->arena, text));
+    for (int i = 0; i < g->n_specs; i++)
+        if (strcmp(g->names[i], spec.text) == 0)
+            return OK;   // "fp" comes first anyway; another spelling of the same
+    if (g->n_specs == MAX_LIST)
+        FAIL(ERR_USAGE, "--weights: more than %d kinds", MAX_LIST - 1);
+    g->specs[g->n_specs] = spec;
+    g->names[g->n_specs] = spec.text;
+    g->runs[g->n_specs++] = spec.run;
+    return OK;
+}
+
+static Status choose_specs(Grid *g)
+{
+    const TextList *list = &g->se->s.weights;
+    TRY(add_spec(g, "fp"));
+    for (int i = 0; i < list->n; i++)
+        TRY(add_spec(g, list->at[i]));
+    for (int i = 0; i < g->n_specs; i++)
+        if (!g->specs[i].in_memory && !g->folder && i > 0)
+            FAIL(ERR_USAGE, "--weights %s makes a checkpoint: give a folder for it, --out "
+                 "FOLDER", g->names[i]);
+    return OK;
+}
+
+static Status choose_needles(Grid *g)
+{
+    const char *text = g->se->s.needles;
+    char       *end;
+    if (!text)
+        return OK;
+    g->n_needles = strtol(text, &end, 10);
+    if (*end == ',')
+        g->n_asked = strtol(end + 1, &end, 10);
+    if (*end || g->n_asked < 1 || g->n_needles < g->n_asked)
+        FAIL(ERR_USAGE, "--needles: \"%.40s\" is not N,R with N needles and 1 to N of them "
+             "asked for, as 6,2", text);
+    return OK;
+}
+
+static Status choose_tasks(Grid *g)
+{
+    const Settings *s = &g->se->s;
+    const char     *example;
+    bool            other = s->needles || s->order;
+    g->tasks = s->tasks;
+    if (g->tasks.n == 0 && s->texts.n == 0 && !other &&
+        (example = session_example(g->se, "retrieval.jsonl")))
+        g->tasks.at[g->tasks.n++] = example;
+    g->with_text = g->record || s->texts.n || s->kl || (s->tasks.n == 0 && !other);
+    return choose_needles(g);
+}
+
+/* All models are looked at before the first is run, which may take hours. */
+static Status try_models(Session *se)
+{
+    Arena  a = {0};
+    Status s = OK;
+    for (int i = 0; i < se->s.inputs.n && s == OK; i++) {
+        ModelInfo info;
+        GUARD(model_info_open(&info, &a, se->s.inputs.at[i]));
+        s = session_layer(se, info.path, &info.config);
+        model_info_close(&info);
+    }
+out:
+    arena_close(&a);
+    return s;
+}
+
+static Status make_folder(Grid *g, const char *name)
+{
+    const char *path = arena_printf(&g->se->arena, "%s/%s", g->folder, name);
+    if (!path)
+        FAIL(ERR_MEMORY, "out of memory for the name of %s", name);
+    return outfile_folder(&g->se->arena, path);
+}
+
+static Status choose_folder(Grid *g)
+{
+    const char *out = g->se->s.out;
+    size_t      n = out ? strlen(out) : 0;
+    bool        file = n > 3 && strcmp(out + n - 3, ".h5") == 0;
+    g->folder = file ? NULL : out;
+    if (g->se->s.resume && !g->folder)
+        FAIL(ERR_USAGE, "--resume goes on with what is in a folder: give --out FOLDER");
+    return OK;
+}
+
+static void draw_step(void *context, int64_t done, int64_t total, const char *what);
+
+Status grid_open(Grid *g, Session *se, bool record)
+{
+    *g = (Grid){.se = se, .record = record, .n_planned = se->s.inputs.n};
+    TRY(choose_folder(g));
+    TRY(choose_specs(g));
+    TRY(session_bits(&g->bits, se, "16,8,6,4"));
+    TRY(choose_tasks(g));
+    TRY(try_models(se));
+    ARENA_NEW(g->models, &se->arena, g->n_planned);
+    ARENA_NEW(g->sets, &se->arena, g->n_planned);
+    g->progress = (Progress){draw_step, g};
+    if (!g->folder)
+        return OK;
+    TRY(outfile_folder(&se->arena, g->folder));
+    TRY(make_folder(g, "cells"));
+    bool checkpoints = false;
+    for (int i = 1; i < g->n_specs; i++)
+        checkpoints |= !g->specs[i].in_memory;
+    return checkpoints ? make_folder(g, "checkpoints") : OK;
+}
+
+void grid_close(Grid *g)
+{
+    for (int i = 0; g->models && i < g->n_planned; i++) {
+        loaded_close(&g->models[i].reader);
+        arena_close(&g->models[i].arena);
+    }
+    g->models = NULL;
+}
+
+/* --- progress --- */
+
+/* A study tells how far it is in its model; models that come later are taken to be as
+ * long as this one. */
+static void draw_step(void *context, int64_t done, int64_t total, const char *what)
+{
+    Grid *g = context;
+    char  text[64];
+    snprintf(text, sizeof text, "%s, %s", g->models[g->n_models].name, what);
+    bar_show(&g->se->bar, text, "tokens", g->n_models * total + done, g->n_planned * total);
+}
+
+Status grid_path(const char **out, Grid *g, GridModel *m, const char *folder, const char *what)
+{
+    char *path = arena_printf(&m->arena, "%s/%s/%s%s", g->folder, folder, m->name, what);
+    if (!path)
+        FAIL(ERR_MEMORY, "out of memory for the name of a file");
+    for (char *c = path + strlen(g->folder) + strlen(folder) + 2; *c; c++)
+        if (*c == '/' || *c == ':' || *c == ' ')
+            *c = '-';
+    *out = path;
+    return OK;
+}
+
+/* --- one model --- */
+
+static Status init_study(Grid *g, GridModel *m)
+{
+    const char  *cells = g->folder ? arena_printf(&m->arena, "%s/cells", g->folder) : "";
+    StudyOptions o = {
+        .n_weights = g->n_specs,
+        .weights = g->names,
+        .runs = g->runs,
+        .n_bits = g->bits.n,
+        .bits = g->bits.at,
+        .scale = g->bits.scale,
+        .text = g->with_text ? &m->text : NULL,
+        .divergence = g->se->s.kl,
+        .n_files = m->n_files,
+        .files = m->files,
+        .n_choices = m->n_choices,
+        .choices = m->choices,
+        .progress = &g->progress,
+        .folder = g->folder ? cells : NULL,
+        .name = m->name,
+        .settings = m->settings,
+    };
+    if (!cells)
+        FAIL(ERR_MEMORY, "out of memory for the name of a folder");
+    m->has_study = o.text || m->n_files || m->n_choices;
+    if (!m->has_study)
+        return OK;
+    TRY(study_init(&m->study, &m->arena, &o));
+    if (!g->folder)
+        return OK;
+    return g->se->s.resume ? study_load(&m->study) : study_forget(&m->study);
+}
+
+/* The unquantized model: extras and its own cells. It stays loaded in *l where the
+ * distances of the others are measured from it. */
+static Status run_first(Grid *g, GridModel *m, Loaded *l, bool extras)
+{
+    if (!extras)
+        TRY(grid_extras_run(g, m, l));
+    return m->has_study ? study_weights(&m->study, 0, &l->model, &l->model) : OK;
+}
+
+static Status run_spec(Grid *g, GridModel *m, Loaded *first, int i)
+{
+    Loaded l;
+    if (study_finished(&m->study, i))
+        return study_weights(&m->study, i, NULL, NULL);
+    if (!first->model.layers && g->se->s.kl)
+        TRY(loaded_open(first, g->se, m->path, "fp", false));
+    TRY(grid_load(&l, g, m, i));
+    Status s = study_weights(&m->study, i, &l.model, &first->model);
+    loaded_close(&l);
+    return s;
+}
+
+static Status run_specs(Grid *g, GridModel *m, bool extras)
+{
+    Loaded first = {0};
+    Status s = OK;
+    bool   finished = !m->has_study || study_finished(&m->study, 0);
+    if (!extras || !finished) {
+        GUARD(loaded_open(&first, g->se, m->path, "fp", false));
+        GUARD(run_first(g, m, &first, extras));
+    } else if (m->has_study) {
+        GUARD(study_weights(&m->study, 0, NULL, NULL));
+    }
+    if (!g->se->s.kl)
+        loaded_close(&first);
+    for (int i = 1; m->has_study && i < g->n_specs; i++)
+        GUARD(run_spec(g, m, &first, i));
+out:
+    loaded_close(&first);
+    return s;
+}
+
+static Status run_model(Grid *g, const char *path)
+{
+    GridModel *m = &g->models[g->n_models];
+    bool       extras;
+    m->path = path;
+    session_say(g->se, "%s", path);
+    TRY(loaded_reader(&m->reader, path));
+    TRY(session_name(&m->name, g->se, g->sets, g->n_models, m->reader.model.name));
+    series_set_init(&m->set, &g->se->arena, m->name);
+    TRY(grid_texts(g, m));
+    TRY(init_study(g, m));
+    TRY(grid_extras_load(&extras, g, m));
+    TRY(run_specs(g, m, extras));
+    if (m->has_study)
+        TRY(study_series(&m->study, &m->set));
+    if (m->has_study && g->n_models > 0)
+        TRY(study_versus(&m->study, &g->models[0].study, g->models[0].name, &m->set));
+    g->sets[g->n_models++] = m->set;
+    return OK;
+}
+
+Status grid_run(Grid *g)
+{
+    for (int i = 0; i < g->se->s.inputs.n; i++)
+        TRY(run_model(g, g->se->s.inputs.at[i]));
+    return OK;
+}

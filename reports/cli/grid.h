@@ -1,0 +1,80 @@
+/* grid.h - what eval and compare have in common: models, each in every kind of quantized
+ * model and every number of bits of its attention logits.
+ *
+ *   OUT/cells/         finished cells, and what was measured of the unquantized models
+ *   OUT/checkpoints/   those kinds of models that take more than rounding
+ *
+ * A rerun with --resume takes up what is there and ends with the same results. */
+#ifndef DQ_GRID_H
+#define DQ_GRID_H
+
+#include "analysis/analyze.h"
+#include "analysis/needles.h"
+#include "analysis/shots.h"
+#include "analysis/study.h"
+#include "quant/spec.h"
+#include "reports/cli/session.h"
+
+enum { GRID_MODELS = 8 };
+
+/* One model: its tokens stay until the comparison of the models is done. */
+typedef struct {
+    Arena       arena;
+    const char *path;
+    const char *name;          // of its group and files
+    Loaded      reader;        // tokenizer and config
+    Windows     text;          // that is scored; context 0: none
+    Windows     calibration;   // seq.n 0: none
+    const char *text_name, *calibration_name;
+    const char *settings;      // what its cells hang on, a line each
+    int         n_files, n_choices;
+    Retrieval   files[MAX_LIST];
+    Choice      choices[MAX_LIST];
+    Needles     needles;       // n 0: none
+    Study       study;         // n_cells 0: no text and no task
+    bool        has_study;
+    SeriesSet   set;
+} GridModel;
+
+typedef struct {
+    Session    *se;
+    bool        record;        // outliers as well
+    bool        with_text;
+    int         n_specs;
+    Spec        specs[MAX_LIST];   // the first is fp
+    const char *names[MAX_LIST];
+    RunQuant    runs[MAX_LIST];
+    LogitBits   bits;
+    TextList    tasks;
+    int64_t     n_needles, n_asked;   // 0: no needles
+    const char *folder;        // OUT where it is a folder, else NULL
+    const char *device;
+    int         n_models, n_planned;
+    GridModel  *models;        // [n_planned]
+    SeriesSet  *sets;          // [n_models] those of the models
+    Progress   progress;       // over all models
+} Grid;
+
+/* Reads the settings, looks at all models and makes the folders. */
+MUST_USE Status grid_open(Grid *g, Session *se, bool record);
+/* Runs everything, model by model. */
+MUST_USE Status grid_run(Grid *g);
+/* Zeroed or twice is fine. The sets stay: they are the session's. */
+void            grid_close(Grid *g);
+
+/* --- parts, private to grid*.c --- */
+
+/* grid_texts.c: tokens of texts and tasks, and the settings they and the options make. */
+MUST_USE Status grid_texts(Grid *g, GridModel *m);
+/* grid_checkpoint.c: loads m as specification number i says, quantizing it first where
+ * that takes more than rounding and was not done yet. */
+MUST_USE Status grid_load(Loaded *l, Grid *g, GridModel *m, int i);
+/* grid_extras.c: what is measured of the unquantized model alone: outliers, needles,
+ * orders, into m->set. *done: it was there already. */
+MUST_USE Status grid_extras_load(bool *done, Grid *g, GridModel *m);
+MUST_USE Status grid_extras_run(Grid *g, GridModel *m, Loaded *l);
+/* OUT/folder/model-what.suffix with what no file is called replaced, in m's arena. */
+MUST_USE Status grid_path(const char **out, Grid *g, GridModel *m, const char *folder,
+                          const char *what);
+
+#endif

@@ -1,0 +1,169 @@
+/* table_needles.c - retrieval of needles by depth, attention to them, and the order of
+ * examples. */
+#include <math.h>
+
+#include "reports/tables.h"
+
+enum { MOST_DEPTHS = 16 };
+
+static int n_depths(const SeriesSet *sets, int n_sets, const char *name, const char *dims,
+                    int dim)
+{
+    int n = 0;
+    for (int i = 0; i < n_sets; i++) {
+        const Series *s = series_find_dims(&sets[i], name, dims);
+        if (s && s->shape[dim] > n)
+            n = (int)(s->shape[dim] < MOST_DEPTHS ? s->shape[dim] : MOST_DEPTHS);
+    }
+    return n;
+}
+
+/* "depth 25 %": depths are evenly spaced. */
+static Status name_depths(Table *t, Arena *a, int first, int n)
+{
+    for (int i = 0; i < n; i++) {
+        int         depth = n > 1 ? 100 * i / (n - 1) : 0;
+        const char *column = arena_printf(a, "depth %d %%", depth);
+        const char *key = arena_printf(a, "depth_%d", depth);
+        if (!column || !key)
+            FAIL(ERR_MEMORY, "out of memory: table of needles");
+        table_name(t, first + i, column, key);
+    }
+    return OK;
+}
+
+static Cell share(double value, double error)
+{
+    return isnan(value) ? (Cell){0}
+                        : (Cell){.kind = CELL_PERCENT, .value = value, .error = error};
+}
+
+Status table_needles(Table *t, Arena *a, const SeriesSet *sets, int n_sets)
+{
+    int n = n_depths(sets, n_sets, "needles/accuracy", "depth", 0);
+    TRY(table_new(t, a, n_sets, 2 + n));
+    t->title = "Needles found, by depth of the answer";
+    t->note = "Per cent ± standard error: exact match of all the numbers asked for. The answer's "
+              "first needle stands at that depth of the context, the others anywhere.";
+    t->group = 0;
+    table_name(t, 0, "model", "model");
+    TRY(name_depths(t, a, 1, n));
+    table_name(t, 1 + n, "all", "all");
+    for (int i = 0; i < n_sets && n; i++) {
+        const Series *s = series_find_dims(&sets[i], "needles/accuracy", "depth");
+        const Series *e = series_find_dims(&sets[i], "needles/stderr", "depth");
+        if (!s)
+            continue;
+        Cell  *row = t->cells + t->n_rows++ * t->n_columns;
+        double sum = 0, squares = 0;
+        row[0] = table_text_cell(sets[i].model);
+        for (int k = 0; k < n; k++) {
+            double error = series_get(e, k, 0, 0);
+            row[1 + k] = share(series_get(s, k, 0, 0), error);
+            sum += series_get(s, k, 0, 0);
+            squares += error * error;
+        }
+        row[1 + n] = share(sum / n, sqrt(squares) / n);   // depths have as many samples each
+    }
+    return OK;
+}
+
+static double layers_mean(const Series *s, int64_t depth)
+{
+    double sum = 0;
+    for (int64_t l = 0; s && l < s->shape[0]; l++)
+        sum += series_get(s, l, depth, 0);
+    return s ? sum / (double)s->shape[0] : NAN;
+}
+
+Status table_needle_shares(Table *t, Arena *a, const SeriesSet *sets, int n_sets)
+{
+    static const char *const PARTS[][2] = {{"answer", "needles/span"}, {"rest", "needles/rest"}};
+    int n = n_depths(sets, n_sets, "needles/span", "layer,depth", 1);
+    TRY(table_new(t, a, 2 * (int64_t)n_sets, 2 + n));
+    t->title = "Attention to the answer's needle and to the rest";
+    t->note = "Per cent of the attention of the rows that predict the answer, mean over layers "
+              "and heads; of a differential head, of the difference of its maps by absolute "
+              "value.";
+    t->group = 1;
+    table_name(t, 0, "model", "model");
+    table_name(t, 1, "attention to", "part");
+    TRY(name_depths(t, a, 2, n));
+    for (int part = 0; part < 2 && n; part++)
+        for (int i = 0; i < n_sets; i++) {
+            const Series *s = series_find_dims(&sets[i], PARTS[part][1], "layer,depth");
+            if (!s)
+                continue;
+            Cell *row = t->cells + t->n_rows++ * t->n_columns;
+            row[0] = table_text_cell(sets[i].model);
+            row[1] = table_text_cell(PARTS[part][0]);
+            for (int k = 0; k < n; k++)
+                row[2 + k] = share(layers_mean(s, k), NAN);
+        }
+    return OK;
+}
+
+Status table_needle_layers(Table *t, Arena *a, const SeriesSet *sets, int n_sets)
+{
+    int     n = n_depths(sets, n_sets, "needles/span", "layer,depth", 1);
+    int64_t rows = 0;
+    for (int i = 0; i < n_sets; i++) {
+        const Series *s = series_find_dims(&sets[i], "needles/span", "layer,depth");
+        rows += s ? s->shape[0] : 0;
+    }
+    TRY(table_new(t, a, rows, 2 + n));
+    t->title = "Attention to the answer's needle, layer by layer";
+    table_name(t, 0, "model", "model");
+    table_name(t, 1, "layer", "layer");
+    TRY(name_depths(t, a, 2, n));
+    for (int i = 0; i < n_sets && n; i++) {
+        const Series *s = series_find_dims(&sets[i], "needles/span", "layer,depth");
+        for (int64_t l = 0; s && l < s->shape[0]; l++) {
+            Cell *row = t->cells + t->n_rows++ * t->n_columns;
+            row[0] = table_text_cell(sets[i].model);
+            row[1] = table_int_cell(l);
+            for (int k = 0; k < n; k++)
+                row[2 + k] = share(series_get(s, l, k, 0), NAN);
+        }
+    }
+    return OK;
+}
+
+/* --- orders --- */
+
+static double attr_real(const SeriesSet *set, const char *key)
+{
+    const Attr *attr = series_attr(set, key);
+    return !attr ? NAN : attr->kind == ATTR_REAL ? attr->real
+                                                 : attr->kind == ATTR_INT ? (double)attr->integer
+                                                                          : NAN;
+}
+
+Status table_orders(Table *t, Arena *a, const SeriesSet *sets, int n_sets)
+{
+    static const struct {
+        const char *column, *key, *attr;
+    } COLUMNS[] = {{"mean", "mean", "order_mean"}, {"lowest", "lowest", "order_lowest"},
+                   {"highest", "highest", "order_highest"},
+                   {"stddev", "stddev", "order_stddev"}};
+    TRY(table_new(t, a, n_sets, 7));
+    t->title = "Accuracy over orders of the examples";
+    t->note = "Per cent; the same examples in other orders before the same questions.";
+    table_name(t, 0, "model", "model");
+    table_name(t, 1, "orders", "orders");
+    table_name(t, 2, "questions", "queries");
+    for (int k = 0; k < 4; k++)
+        table_name(t, 3 + k, COLUMNS[k].column, COLUMNS[k].key);
+    for (int i = 0; i < n_sets; i++) {
+        const Series *s = series_find_dims(&sets[i], "order/accuracy", "order");
+        if (!s)
+            continue;
+        Cell *row = t->cells + t->n_rows++ * t->n_columns;
+        row[0] = table_text_cell(sets[i].model);
+        row[1] = table_int_cell(s->shape[0]);
+        row[2] = table_int_cell((int64_t)attr_real(&sets[i], "order_queries"));
+        for (int k = 0; k < 4; k++)
+            row[3 + k] = share(attr_real(&sets[i], COLUMNS[k].attr), NAN);
+    }
+    return OK;
+}
