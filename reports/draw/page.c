@@ -12,6 +12,7 @@ typedef struct {
     int                  n_sets;
     const Figures       *figures;
     const ReportOptions *options;
+    bool                 outliers;   // were recorded
 } Page;
 
 /* --- pieces --- */
@@ -55,7 +56,7 @@ static void title(Page *p)
         textbuf_html(p->b, p->options->title);
         return;
     }
-    textbuf_add(p->b, "Outliers and low-bit attention: ");
+    textbuf_add(p->b, p->outliers ? "Outliers and low-bit attention: " : "Accuracy at few bits: ");
     model_names(p);
 }
 
@@ -95,6 +96,12 @@ static void lead(Page *p)
 {
     char text[32];
     const Attr *tokens = series_attr(&p->sets[0], "tokens");
+    if (!p->outliers) {
+        textbuf_add(p->b, "<p class=\"lead\">What it costs ");
+        model_names(p);
+        textbuf_add(p->b, " to be rounded to a few bits.</p>\n");
+        return;
+    }
     textbuf_add(p->b, "<p class=\"lead\">What happens inside ");
     model_names(p);
     textbuf_add(p->b, p->n_sets > 1 ? " while they read" : " while it reads");
@@ -122,8 +129,9 @@ static void explanation(Page *p)
         "<p>A 4-bit number can take 16 values (15 are used, as many below zero as above). To "
         "store a list of numbers so, they are divided "
         "by a common scale that lets the largest just fit, and rounded. One number much larger "
-        "than the others, an <b>outlier</b>, makes the steps coarse for all of them.</p>\n"
-        "<p><b>Attention logits</b> say how strongly one token attends to another, before the "
+        "than the others, an <b>outlier</b>, makes the steps coarse for all of them.</p>\n");
+    if (p->outliers)
+        textbuf_add(p->b, "<p><b>Attention logits</b> say how strongly one token attends to another, before the "
         "softmax turns them into shares. <b>Hidden states</b> are what each layer hands to the "
         "next. For both, every value of the run was looked at as it was computed: the largest "
         "and their places, the median, and how often each size occurs.</p>\n");
@@ -200,14 +208,41 @@ static Status accuracy(Page *p)
         return OK;
     textbuf_add(p->b, "<h2>What fewer bits cost</h2>\n"
                 "<p>The same models again, with their attention logits rounded to fewer bits "
-                "as they are computed. Nothing is trained again. Two figures of a model "
-                "differ beyond noise where they are more than two standard errors apart: a "
-                "hint, not a proof.</p>\n");
+                "as they are computed. Nothing is trained again. Every cell answers the same "
+                "questions, so two of them are compared question by question.</p>\n");
     table(p, &t);
     scale_note(p);
     attr_note(p, "How it was scored: ", "eval_convention");
     figure(p, "accuracy.png");
     figure(p, "perplexity.png");
+    TRY(table_paired(&t, p->arena, p->sets, p->n_sets));
+    table(p, &t);
+    TRY(table_versus(&t, p->arena, p->sets, p->n_sets));
+    table(p, &t);
+    return OK;
+}
+
+static Status needles(Page *p)
+{
+    Table t;
+    TRY(table_needles(&t, p->arena, p->sets, p->n_sets));
+    if (t.n_rows > 0)
+        textbuf_add(p->b, "<h2>Needles in a text</h2>\n<p>Sentences that give a city a number "
+                    "are hidden in a text, and some of them are asked for. A model that attends "
+                    "to the answer, not to the rest, finds them.</p>\n");
+    table(p, &t);
+    TRY(table_needle_shares(&t, p->arena, p->sets, p->n_sets));
+    table(p, &t);
+    TRY(table_needle_layers(&t, p->arena, p->sets, p->n_sets));
+    if (t.n_rows > 0) {
+        textbuf_add(p->b, "<details><summary>Layer by layer</summary>\n");
+        table(p, &t);
+        textbuf_add(p->b, "</details>\n");
+    }
+    TRY(table_orders(&t, p->arena, p->sets, p->n_sets));
+    if (t.n_rows > 0)
+        textbuf_add(p->b, "<h2>The order of examples</h2>\n");
+    table(p, &t);
     return OK;
 }
 
@@ -348,14 +383,18 @@ static void numbers(Page *p)
 Status page_write(TextBuf *b, Arena *a, const SeriesSet *sets, int n_sets,
                   const Figures *figures, const ReportOptions *options)
 {
-    Page p = {b, a, sets, n_sets, figures, options};
+    Page  p = {b, a, sets, n_sets, figures, options, false};
+    Table recorded;
     CHECK(n_sets > 0);
+    TRY(table_outliers(&recorded, a, sets, n_sets));
+    p.outliers = recorded.n_rows > 0;
     head(&p);
     lead(&p);
     TRY(findings(&p));
     explanation(&p);
     TRY(outliers(&p));
     TRY(accuracy(&p));
+    TRY(needles(&p));
     TRY(inside(&p));
     facts(&p);
     numbers(&p);

@@ -201,17 +201,32 @@ static void find_bits(const SeriesSet *set, Place *exact, Place *few, int *bits)
     }
 }
 
-/* "2.1 points on needles-4 (61.0 → 58.9 %, within noise: ± 4.4)" */
-static void task_words(TextBuf *b, const char *name, double from, double to, double error)
+/* The change of a score, and whether it is more than noise. */
+typedef struct {
+    double from, to;
+    double error;    // of the change; NaN: unknown
+    double p;        // of its paired test; NaN: none was made
+} Change;
+
+/* Without a paired test both errors count as independent, which is on the careful side. */
+static bool within_noise(const Change *c)
 {
-    double lost = from - to;
+    return isnan(c->p) ? fabs(c->from - c->to) <= 2 * c->error : !(c->p <= TABLE_NOISE);
+}
+
+/* "2.1 points on needles-4 (61.0 → 58.9 %, within noise: ± 4.4, p 0.63)" */
+static void task_words(TextBuf *b, const char *name, const Change *c)
+{
+    double lost = c->from - c->to;
     textbuf_printf(b, "%s<b>%.1f points</b> on ", lost < 0 ? "a gain of " : "",
                    100 * fabs(lost));
     textbuf_html(b, name);
-    textbuf_printf(b, " (%.1f → %.1f %%", 100 * from, 100 * to);
-    if (error > 0)
-        textbuf_printf(b, ", %s noise: ± %.1f",
-                       fabs(lost) <= 2 * error ? "within" : "beyond", 100 * error);
+    textbuf_printf(b, " (%.1f → %.1f %%", 100 * c->from, 100 * c->to);
+    if (c->error > 0)
+        textbuf_printf(b, ", %s noise: ± %.1f", within_noise(c) ? "within" : "beyond",
+                       100 * c->error);
+    if (c->error > 0 && !isnan(c->p))
+        textbuf_printf(b, c->p < 0.001 ? ", p < 0.001" : ", p %.2g", c->p);
     textbuf_add(b, ")");
 }
 
@@ -229,34 +244,49 @@ static void perplexity_words(TextBuf *b, const SeriesSet *set, Place from, Place
     textbuf_printf(b, " (%+.1f %%)", 100 * (after / before - 1));
 }
 
-/* Every task and the perplexity at two places. Both scores come from the same
- * items; their errors are added as if independent, which is on the careful side. */
+/* The score of task k at two places; `from` is the unquantized cell. */
+static Change change_of(const SeriesSet *set, int64_t k, Place from, Place to)
+{
+    static const char DIMS[] = "task,weights,logit_bits";
+    const Series *accuracy = series_find_dims(set, "eval/accuracy", DIMS);
+    const Series *error = series_find_dims(set, "eval/stderr", DIMS);
+    const Series *p = series_find_dims(set, "paired/accuracy_p", DIMS);
+    const Series *paired = series_find_dims(set, "paired/accuracy_stderr", DIMS);
+    Change c = {
+        .from = series_get(accuracy, k, from.weights, from.bits),
+        .to = series_get(accuracy, k, to.weights, to.bits),
+        .error = hypot(series_get(error, k, from.weights, from.bits),
+                       series_get(error, k, to.weights, to.bits)),
+        .p = series_get(p, k, to.weights, to.bits),
+    };
+    if (!isnan(c.p))
+        c.error = series_get(paired, k, to.weights, to.bits);
+    return c;
+}
+
+/* Every task and the perplexity at two places. */
 static void cost_words(TextBuf *b, Arena *a, const SeriesSet *set, Place from, Place to,
                        Cost *cost)
 {
     const Series *accuracy = series_find_dims(set, "eval/accuracy", "task,weights,logit_bits");
-    const Series *error = series_find_dims(set, "eval/stderr", "task,weights,logit_bits");
     double lost = 0, square = 0;
     int n = 0, n_unsolved = 0;
     TextBuf unsolved;
     textbuf_init(&unsolved, a);
     for (int64_t k = 0; accuracy && k < accuracy->shape[0]; k++) {
         const char *name = table_attr_part(a, set, "eval_tasks", ',', k);
-        double before = series_get(accuracy, k, from.weights, from.bits);
-        double after = series_get(accuracy, k, to.weights, to.bits);
-        double e = hypot(series_get(error, k, from.weights, from.bits),
-                         series_get(error, k, to.weights, to.bits));
-        if (isnan(before) || isnan(after))
+        Change c = change_of(set, k, from, to);
+        if (isnan(c.from) || isnan(c.to))
             continue;
-        if (before == 0 && after == 0) {
+        if (c.from == 0 && c.to == 0) {
             textbuf_add(&unsolved, n_unsolved++ ? ", " : "");
             textbuf_html(&unsolved, name ? name : "a task");
             continue;
         }
         textbuf_add(b, n ? ", " : "");
-        task_words(b, name ? name : "a task", before, after, e);
-        lost += before - after;
-        square += e * e;
+        task_words(b, name ? name : "a task", &c);
+        lost += c.from - c.to;
+        square += c.error * c.error;
         n++;
     }
     if (n_unsolved)
