@@ -5,9 +5,13 @@
 #ifndef DQ_CODES_H
 #define DQ_CODES_H
 
+#include <float.h>
 #include <stdint.h>
 
 #include "kernels/status.h"
+
+/* Codes and zero points differ by less than 512: up to here all products are finite. */
+#define CODES_MOST_SCALE (FLT_MAX / 512)
 
 typedef struct {
     int64_t        n, k;      // outputs N, inputs K

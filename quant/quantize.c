@@ -19,11 +19,12 @@ static Status format_of(ExportFormat *out, const char *name)
     FAIL(ERR_USAGE, "--format: \"%.40s\" is none of compressed-tensors, gptq, int8, gguf", name);
 }
 
-static Status check_options(const QuantizeOptions *o)
+static Status check_options(const Run *r)
 {
+    const QuantizeOptions *o = r->o;
     if (o->target_bits > 0 && o->target_bytes > 0)
         FAIL(ERR_USAGE, "--target-bits and --target-size exclude each other");
-    if ((o->awq || o->smooth > 0) && !o->text)
+    if ((o->awq || o->smooth > 0) && !r->calibrated)
         FAIL(ERR_USAGE, "--%s needs a text to calibrate on: give --text",
              o->awq ? "awq" : "smooth");
     return OK;
@@ -76,10 +77,25 @@ static Status set_up_rotation(Run *r)
     return OK;
 }
 
+/* What would stop the run at its end stops it here. */
+static Status check_out(Run *r)
+{
+    const QuantizeOptions *o = r->o;
+    if (strcmp(o->format, "gguf") == 0)
+        return run_gguf_check(r);
+    TRY(format_of(&r->format, o->format));
+    if ((o->target_bits > 0 || o->target_bytes > 0) && r->format != FORMAT_COMPRESSED)
+        FAIL(ERR_USAGE, "--format %s holds one width for all matrices: --target-bits and "
+             "--target-size need compressed-tensors", o->format);
+    ExportOptions e = run_export_options(r);
+    return export_check(r->a, &e);
+}
+
+/* All that can be known without work. */
 static Status set_up(Run *r)
 {
     const QuantizeOptions *o = r->o;
-    TRY(check_options(o));
+    TRY(check_options(r));
     TRY(layers_open(&r->layers, r->a, o->model));
     TRY(check_source(r));
     const ModelInfo *info = &r->layers.info;
@@ -87,6 +103,12 @@ static Status set_up(Run *r)
     ARENA_NEW(r->figures, r->a, info->config.n_layers * N_WEIGHTS);
     TRY(plan_init(&r->plan, r->a, "fp"));
     TRY(run_plan(r));
+    return check_out(r);
+}
+
+static Status begin(Run *r)
+{
+    const QuantizeOptions *o = r->o;
     TRY(set_up_rotation(r));
     if (!r->calibrated)
         return OK;
@@ -96,6 +118,19 @@ static Status set_up(Run *r)
 }
 
 /* --- a folder of safetensors --- */
+
+/* FNV-1a, 64 bits, of the tokens and where windows begin: a text of the same name and
+ * length may be another. */
+static uint64_t text_print(const Sequences *text)
+{
+    uint64_t print = 0xcbf29ce484222325u;
+    for (int64_t i = 0; i < text->n; i++) {
+        print = (print ^ (uint64_t)text->start[i]) * 0x100000001b3u;
+        for (int64_t t = text->start[i]; t < text->start[i + 1]; t++)
+            print = (print ^ (uint64_t)text->ids[t]) * 0x100000001b3u;
+    }
+    return print;
+}
 
 /* What a resumed run must have in common with the one it goes on with. */
 static const char *settings_line(Run *r)
@@ -110,8 +145,9 @@ static const char *settings_line(Run *r)
     textbuf_printf(&b, " rotate %d seed %llu awq %d smooth %g damp %g wide %d", o->rotate,
                    (unsigned long long)o->seed, o->awq, o->smooth, o->damp, o->wide6);
     if (o->text)
-        textbuf_printf(&b, " text %s %lld windows %lld tokens", o->text_name,
-                       (long long)o->text->n, (long long)o->text->start[o->text->n]);
+        textbuf_printf(&b, " text %s %lld windows %lld tokens %016llx", o->text_name,
+                       (long long)o->text->n, (long long)o->text->start[o->text->n],
+                       (unsigned long long)text_print(o->text));
     return textbuf_status(&b) == OK ? b.at : NULL;
 }
 
@@ -155,7 +191,6 @@ static Status take_up(Run *r)
 
 static Status write_folder(Run *r, size_t *bytes)
 {
-    TRY(format_of(&r->format, r->o->format));
     int64_t L = r->layers.info.config.n_layers;
     bool    target = r->o->target_bits > 0 || r->o->target_bytes > 0;
     r->total = target ? 2 * L : L;
@@ -219,6 +254,7 @@ static Status fill_result(QuantizeResult *out, const Run *r)
 static Status run(Run *r, QuantizeResult *out)
 {
     TRY(set_up(r));
+    TRY(begin(r));
     out->bytes_before = r->layers.info.n_bytes;
     if (strcmp(r->o->format, "gguf") == 0) {
         r->total = r->calibrated ? r->layers.info.config.n_layers : 0;
@@ -230,6 +266,17 @@ static Status run(Run *r, QuantizeResult *out)
     TRY(textbuf_status(&r->notes));
     out->notes = r->notes.at;
     return OK;
+}
+
+Status quantize_check(const QuantizeOptions *o, bool with_text)
+{
+    Arena  a = {0};
+    Run    r = {.o = o, .a = &a, .calibrated = with_text};
+    Status s = set_up(&r);
+    layers_close(&r.layers);
+    arena_close(&r.scratch);
+    arena_close(&a);
+    return s;
 }
 
 Status quantize_run(QuantizeResult *out, Arena *a, const QuantizeOptions *o)

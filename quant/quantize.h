@@ -63,6 +63,10 @@ typedef struct {
     const char  *notes;        // sentences, one a line: what a reader of OUT must know
 } QuantizeResult;
 
+/* Whether quantize_run could begin: options, model and OUT, all but numbers and room on the
+ * disk. with_text: a text will be there. Writes nothing; backend and text are not needed. */
+MUST_USE Status quantize_check(const QuantizeOptions *o, bool with_text);
+
 /* Everything lives in a. ERR_USAGE where options do not go together; ERR_UNSUPPORTED,
  * ERR_SHAPE, ERR_RANGE name the tensor; OUT is as it was unless this returns OK. */
 MUST_USE Status quantize_run(QuantizeResult *r, Arena *a, const QuantizeOptions *o);

@@ -1,10 +1,10 @@
 /* packed_check.c - what scales and codes of few-bit matrices must be to be decoded. */
 #include "analysis/model/packed_parts.h"
 
-#include <float.h>
 #include <math.h>
 #include <stdio.h>
 
+#include "kernels/codes.h"
 #include "kernels/size.h"
 
 static Status wrong_scale(const Packed *p, const char *path, int64_t i, float x)
@@ -72,7 +72,7 @@ Status packed_check(const Packed *p, const char *path)
     int64_t n_scales = p->scales ? tensor_count(&p->scales->view) : 0;
     for (int64_t i = 0; i < n_scales; i++) {
         float x = packed_float(&p->scales->view, i);
-        if (!(fabsf(x) <= FLT_MAX / 512))  // codes and zero points differ by less
+        if (!(fabsf(x) <= CODES_MOST_SCALE))
             return wrong_scale(p, path, i, x);
     }
     return p->kind == PACKED_BYTES && p->bits < 8 ? check_bytes(p, path) : OK;

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "kernels/codes.h"
 #include "kernels/filemap.h"
 #include "kernels/half.h"
 #include "kernels/outfile.h"
@@ -69,7 +70,7 @@ static Status check_options(const ExportOptions *o)
     struct stat st;
     const char *path = o->source->info.path;
     CHECK(o->dtype == DTYPE_F32 || o->dtype == DTYPE_F16 || o->dtype == DTYPE_BF16);
-    CHECK(o->settings && o->plan && (unsigned)o->format < N_FORMATS);
+    CHECK(o->plan && (unsigned)o->format < N_FORMATS);
     if (stat(path, &st) != 0 || !S_ISDIR(st.st_mode))
         FAIL(ERR_UNSUPPORTED, "%s: is no folder with a config.json and a tokenizer, which the "
              "new checkpoint needs: use the folder it was made from", path);
@@ -104,8 +105,8 @@ static Status open_partial(Export *e)
         return reopen(e);
     }
     if (there && !o->overwrite)
-        FAIL(ERR_USAGE, "%s: holds layers of a run that was stopped: resume it, or allow to "
-             "overwrite it", e->folder.partial);
+        FAIL(ERR_USAGE, "%s: holds layers of a run that was stopped: go on with --resume, or "
+             "begin anew with --force", e->folder.partial);
     TRY(outfolder_clear(&e->folder, ""));
     e->begun = true;
     return shards_create(&e->shards);
@@ -115,6 +116,7 @@ static Status open_all(Export *e, Arena *a)
 {
     const ExportOptions *o = &e->o;
     Journal             *j = &e->journal;
+    CHECK(o->settings);
     TRY(check_options(o));
     TRY(outfolder_check(&e->folder, a, o->path, o->source->info.path, o->overwrite));
     TRY(listing_make(&e->listing, a, o));
@@ -127,6 +129,15 @@ static Status open_all(Export *e, Arena *a)
         FAIL(ERR_MEMORY, "out of memory: a file name");
     ARENA_NEW(j->whole, a, j->n_tensors);
     return open_partial(e);
+}
+
+Status export_check(Arena *a, const ExportOptions *o)
+{
+    OutFolder folder;
+    Listing   listing;
+    TRY(check_options(o));
+    TRY(outfolder_check(&folder, a, o->path, o->source->info.path, o->overwrite));
+    return listing_make(&listing, a, o);
 }
 
 Status export_open(Export **out, Arena *a, const ExportOptions *o)
@@ -210,11 +221,24 @@ static Status put_part(Export *e, const Coded *m, int part, const Part *p, const
     return shards_put(&e->shards, part_of(e, m, p), 0, data, n);
 }
 
+/* What readers refuse is not written. */
+static Status check_scales(const Coded *m, const RtnCodes *c)
+{
+    int64_t in_row = listing_groups(m);
+    for (int64_t i = 0; i < m->n * in_row; i++)
+        if (!(c->scales[i] <= CODES_MOST_SCALE))
+            FAIL(ERR_RANGE, "%s: row %lld needs a scale of %g, at most %g can be decoded: leave "
+                 "the matrix as it is (fp)", m->name, (long long)(i / in_row),
+                 (double)c->scales[i], (double)CODES_MOST_SCALE);
+    return OK;
+}
+
 Status export_codes(Export *e, const char *name, const RtnCodes *c)
 {
     Part         parts[PACKING_PARTS];
     const Coded *m = listing_find(&e->listing, name);
     CHECK(m);
+    TRY(check_scales(m, c));
     int n = e->packing->parts(parts, m, &e->o);
     for (int i = 0; i < n; i++) {
         ArenaMark mark = arena_mark(&e->scratch);

@@ -50,6 +50,9 @@ size_t export_matrix_bytes(const ExportOptions *o, const Scheme *s, int64_t n, i
  * here. */
 MUST_USE Status export_open(Export **out, Arena *a, const ExportOptions *o);
 
+/* Looks whether export_open would fail, as far as can be seen without touching a file. */
+MUST_USE Status export_check(Arena *a, const ExportOptions *o);
+
 /* What the user should know about the plan: which other tool will refuse the result, a
  * line each. NULL: nothing. */
 const char *export_note(const Export *e);

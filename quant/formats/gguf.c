@@ -232,7 +232,8 @@ static Status check_target(const GgufOptions *o)
     if (stat(o->path, &st) != 0 || !S_ISREG(st.st_mode))
         return OK;  // what else it is, outfile_open says
     if (!o->overwrite)
-        FAIL(ERR_USAGE, "%s: is there already; --overwrite replaces it", o->path);
+        FAIL(ERR_USAGE, "%s: is there already: choose another name, or replace it with --force",
+             o->path);
     TRY(filemap_open(&map, o->path));
     bool known = map.size == 0 || (map.size >= 4 && memcmp(map.data, "GGUF", 4) == 0);
     filemap_close(&map);
@@ -287,13 +288,19 @@ out:
     return s;
 }
 
+Status gguf_check(Arena *a, const GgufOptions *o)
+{
+    TRY(check_source(&o->source->info, a));
+    TRY(check_target(o));
+    return outfile_try(a, o->path);
+}
+
 Status gguf_write(Arena *a, GgufOptions *o)
 {
     o->n_rows = 0;
     o->bytes = 0;
     o->warning = NULL;
-    TRY(check_source(&o->source->info, a));
-    TRY(check_target(o));
+    TRY(gguf_check(a, o));
     Listing l = {.o = o, .arena = a};
     return write_file(&l);
 }

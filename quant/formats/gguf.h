@@ -38,6 +38,9 @@ typedef struct {
     const char       *warning;     // out: a sentence on what is not as it should be, or NULL
 } GgufOptions;
 
+/* Whether gguf_write can be, as far as path and config tell: its errors but ERR_RANGE. */
+MUST_USE Status gguf_check(Arena *a, const GgufOptions *o);
+
 /* ERR_UNSUPPORTED for a differential model or what the llama graph cannot say (the sentence
  * names what to use instead), for a tokenizer whose kind GGUF has no name for; ERR_USAGE where
  * the file is there and may not be overwritten, or is no GGUF; ERR_RANGE for a weight that

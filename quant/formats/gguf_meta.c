@@ -8,7 +8,7 @@
 #define LLAMA "llama."
 
 static const char USE_INSTEAD[] =
-    "write compressed-tensors (--format compressed) or GPTQ (--format gptq) instead";
+    "write compressed-tensors (--format compressed-tensors) or GPTQ (--format gptq) instead";
 
 /* --- what cannot be said --- */
 

@@ -26,8 +26,8 @@ static Status check(const Coded *m, const ExportOptions *o)
         FAIL(ERR_UNSUPPORTED, "%s: GPTQ holds w4 or w8 symmetric, got %s: use "
              "compressed-tensors", m->name, scheme_text(s, text));
     if (o->dtype != DTYPE_F16)
-        FAIL(ERR_UNSUPPORTED, "%s: GPTQ stores scales as F16, got %s: store floats as F16, or "
-             "use compressed-tensors", m->name, dtype_name(o->dtype));
+        FAIL(ERR_UNSUPPORTED, "%s: GPTQ stores scales as F16, got %s: store floats as F16 "
+             "(--floats f16), or use compressed-tensors", m->name, dtype_name(o->dtype));
     if (m->n % 32 || m->k % 32)
         FAIL(ERR_UNSUPPORTED, "%s: [%lld,%lld], GPTQ needs multiples of 32: use "
              "compressed-tensors", m->name, (long long)m->n, (long long)m->k);

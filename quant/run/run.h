@@ -54,6 +54,7 @@ MUST_USE Status run_layer_advance(Run *r, const LayerWeights *w);
 MUST_USE Status run_rest(Run *r);
 /* run_gguf.c: the whole run, where OUT is a GGUF file. */
 MUST_USE Status run_gguf(Run *r, QuantizeResult *out);
+MUST_USE Status run_gguf_check(Run *r);  // what can be known before
 
 /* Room for the codes of a matrix. */
 MUST_USE Status run_codes(RtnCodes *out, Arena *a, const Scheme *s, int64_t n, int64_t k);
@@ -62,6 +63,7 @@ MUST_USE Status run_encode(const RtnCodes *out, MatrixFigures *f, Run *r, const 
                            const Scheme *s, const InputStats *in);
 ExportOptions   run_export_options(const Run *r);  // all but the settings line
 const Scheme   *run_scheme(const Run *r, const char *name);
+bool            run_has_rule(const Run *r, const char *name);  // so a budget leaves its bits
 void            run_step(Run *r, const char *what);
 
 #endif

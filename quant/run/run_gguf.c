@@ -65,13 +65,26 @@ static Status add_rows(QuantizeResult *out, Run *r, const GgufOptions *g)
     return OK;
 }
 
+static Status gguf_options(GgufOptions *g, Run *r)
+{
+    *g = (GgufOptions){.path = r->o->out, .source = &r->layers,
+                       .overwrite = r->o->overwrite, .progress = r->o->progress};
+    TRY(check_options(r->o));
+    return gguf_type_parse(&g->type, type_name(r->o));
+}
+
+Status run_gguf_check(Run *r)
+{
+    GgufOptions g;
+    TRY(gguf_options(&g, r));
+    return gguf_check(r->a, &g);
+}
+
 Status run_gguf(Run *r, QuantizeResult *out)
 {
     const ModelInfo *info = &r->layers.info;
-    GgufOptions      g = {.path = r->o->out, .source = &r->layers,
-                          .overwrite = r->o->overwrite, .progress = r->o->progress};
-    TRY(check_options(r->o));
-    TRY(gguf_type_parse(&g.type, type_name(r->o)));
+    GgufOptions      g;
+    TRY(gguf_options(&g, r));
     ARENA_NEW(g.rows, r->a, info->n_tensors);
     if (r->calibrated) {
         ARENA_NEW(g.importance, r->a, info->config.n_layers * N_TAPS);

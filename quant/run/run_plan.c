@@ -3,12 +3,24 @@
 
 #include "quant/run/run.h"
 
+/* The last rule that matches; NULL: none. */
+static const SchemeRule *rule_of(const Run *r, const char *name)
+{
+    for (int64_t i = r->o->n_rules - 1; i >= 0; i--)
+        if (fnmatch(r->o->rules[i].pattern, name, 0) == 0)
+            return &r->o->rules[i];
+    return NULL;
+}
+
+bool run_has_rule(const Run *r, const char *name)
+{
+    return rule_of(r, name) != NULL;
+}
+
 static Scheme scheme_of(const Run *r, const char *name)
 {
-    Scheme s = r->o->scheme;
-    for (int64_t i = 0; i < r->o->n_rules; i++)
-        if (fnmatch(r->o->rules[i].pattern, name, 0) == 0)
-            s = r->o->rules[i].scheme;
+    const SchemeRule *rule = rule_of(r, name);
+    Scheme            s = rule ? rule->scheme : r->o->scheme;
     s.scale = r->dtype;
     return s;
 }

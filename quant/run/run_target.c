@@ -2,7 +2,8 @@
  * that share an input is coded with 4, 6 and 8 bits, by the method that will code
  * it for good; the knapsack then takes the widths of least total error.
  * Error of a matrix: squared and relative, of its outputs over the text, or of its
- * weights where there is none. Matrices that other tools fuse go together. */
+ * weights where there is none. Matrices that other tools fuse go together; one that a
+ * rule names keeps the rule's bits. */
 #include "quant/budget.h"
 
 #include <math.h>
@@ -43,7 +44,7 @@ static Status try_bits(BudgetItem *item, Run *r, const LayerMatrix *m, int c,
     LayerMatrix   copy = *m;
     RtnCodes      codes;
     MatrixFigures f;
-    s.bits = BITS[c];
+    s.bits = run_has_rule(r, m->name) ? s.bits : BITS[c];
     ARENA_NEW(copy.w, &r->scratch, m->n * m->k);
     memcpy(copy.w, m->w, (size_t)(m->n * m->k) * sizeof *m->w);
     TRY(run_codes(&codes, &r->scratch, &s, m->n, m->k));
@@ -89,8 +90,12 @@ static Status measure_layer(BudgetItem *items, Run *r, int64_t layer)
     return OK;
 }
 
-/* Bytes for the matrices that will be coded. */
-static double budget_of(const Run *r)
+typedef struct {
+    double bytes;            // for the matrices that will be coded
+    double weights, others;  // weights of those, bytes of all else
+} Budget;
+
+static Budget budget_of(const Run *r)
 {
     const ModelInfo *info = &r->layers.info;
     double           weights = 0, others = 0;
@@ -103,11 +108,26 @@ static double budget_of(const Run *r)
             others += n * (double)dtype_size(r->dtype);
     }
     if (r->o->target_bits > 0)
-        return r->o->target_bits * weights / 8;
+        return (Budget){r->o->target_bits * weights / 8, weights, others};
     if (r->o->rotate && info->config.tied)
         others += (double)(info->config.vocab * info->config.hidden) *
                   (double)dtype_size(r->dtype);
-    return r->o->target_bytes - others;
+    return (Budget){r->o->target_bytes - others, weights, others};
+}
+
+/* In the words of the option: bits of a weight, or bytes of all tensors. */
+static Status check_least(const Run *r, const Budget *b, const BudgetItem *items, int64_t n)
+{
+    double least = 0;
+    for (int64_t i = 0; i < n; i++)
+        least += items[i].bytes[0];
+    if (least <= b->bytes)
+        return OK;
+    if (r->o->target_bits > 0)
+        FAIL(ERR_RANGE, "--target-bits %g: with the lowest widths a weight takes %.4f bits, "
+             "scales included", r->o->target_bits, 8 * least / b->weights);
+    FAIL(ERR_RANGE, "--target-size of %.0f bytes: with the lowest widths all tensors take "
+         "%.0f", r->o->target_bytes, least + b->others);
 }
 
 static Status set_bits(Run *r, const int *choice)
@@ -117,7 +137,7 @@ static Status set_bits(Run *r, const int *choice)
         layers_describe(&w, &r->layers, l);
         for (int i = 0; i < N_SETS; i++)
             for (int kind = 0; kind < N_WEIGHTS; kind++) {
-                if (!in_set(r, &w, kind, TAPS[i]))
+                if (!in_set(r, &w, kind, TAPS[i]) || run_has_rule(r, w.at[kind].name))
                     continue;
                 Scheme s = *run_scheme(r, w.at[kind].name);
                 s.bits = BITS[choice[l * N_SETS + i]];
@@ -136,6 +156,8 @@ Status run_target(Run *r)
     ARENA_NEW(choice, r->a, n);
     for (int64_t l = 0; l < L; l++)
         TRY(measure_layer(&items[l * N_SETS], r, l));
-    TRY(budget_solve(choice, &r->scratch, items, n, budget_of(r)));
+    Budget budget = budget_of(r);
+    TRY(check_least(r, &budget, items, n));
+    TRY(budget_solve(choice, &r->scratch, items, n, budget.bytes));
     return set_bits(r, choice);
 }

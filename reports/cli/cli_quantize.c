@@ -33,7 +33,7 @@ typedef struct {
 /* --- options --- */
 
 /* The largest usual group that divides every row that is coded. */
-static int usual_group(const ModelInfo *info)
+static int group_of(const ModelInfo *info)
 {
     for (int group = 128; group >= 32; group /= 2) {
         int64_t i = 0;
@@ -44,6 +44,18 @@ static int usual_group(const ModelInfo *info)
             return group;
     }
     return 0;
+}
+
+static Status usual_group(int *group, const char *model)
+{
+    Arena     scratch = {0};
+    ModelInfo info = {0};
+    Status    s = model_info_open(&info, &scratch, model);
+    if (s == OK)
+        *group = group_of(&info);
+    model_info_close(&info);
+    arena_close(&scratch);
+    return s;
 }
 
 static bool is_int8(const QuantizeOptions *o)
@@ -61,19 +73,31 @@ static Method method_of(const Settings *s)
 
 static Status set_scheme(QuantizeOptions *o, const Settings *s)
 {
-    Arena     scratch = {0};
-    ModelInfo info;
-    int       bits = s->bits ? atoi(s->bits) : is_int8(o) ? 8 : 4;
+    int bits = s->bits ? atoi(s->bits) : is_int8(o) ? 8 : 4;
     o->scheme = (Scheme){.bits = bits == 16 ? 0 : bits, .asym = s->asym,
                          .method = method_of(s), .scale = DTYPE_F16};
     if (s->group)
         o->scheme.group = strcmp(s->group, "channel") == 0 ? 0 : atoi(s->group);
-    else if (bits < 8) {
-        TRY(model_info_open(&info, &scratch, o->model));
-        o->scheme.group = usual_group(&info);
-        model_info_close(&info);
-        arena_close(&scratch);
-    }
+    else if (bits < 8)
+        TRY(usual_group(&o->scheme.group, o->model));
+    return OK;
+}
+
+/* What would not be looked at is a slip of the pen. */
+static Status check_together(const QuantizeOptions *o, const Settings *s)
+{
+    bool        gguf = strcmp(o->format, "gguf") == 0;
+    const char *idle = s->group ? "group" : s->asym ? "asym" : s->method ? "method" :
+                       s->wide6 ? "wide6" : s->floats ? "floats" : NULL;
+    if (gguf && idle)
+        FAIL(ERR_USAGE, "--%s does not go with gguf, whose --gguf-type says it all", idle);
+    if (s->gguf_type && !gguf)
+        FAIL(ERR_USAGE, "--gguf-type goes with --format gguf, or --out FILE.gguf");
+    if (s->gguf_type && s->bits)
+        FAIL(ERR_USAGE, "--bits and --gguf-type exclude each other");
+    if (s->bits && (s->target_bits > 0 || s->size))
+        FAIL(ERR_USAGE, "--bits and --target-%s exclude each other: --scheme gives matrices "
+             "bits that the budget leaves", s->size ? "size" : "bits");
     return OK;
 }
 
@@ -91,6 +115,9 @@ static Status set_rules(QuantizeOptions *o, Session *se)
         if (!rules[i].pattern)
             FAIL(ERR_MEMORY, "out of memory for --scheme");
         TRY(scheme_parse(&rules[i].scheme, equals + 1));
+        if (rules[i].scheme.scale != DTYPE_F16)
+            FAIL(ERR_USAGE, "--scheme \"%.60s\": scales are stored as all floats, and --floats "
+                 "says how", list->at[i]);
     }
     o->rules = rules;
     o->n_rules = list->n;
@@ -136,8 +163,7 @@ static Status set_options(Job *j, Session *se)
         if (strcmp(s->floats, NAMES[d]) == 0)
             o->dtype = (Dtype)d;
     }
-    if (s->gguf_type && strcmp(o->format, "gguf") != 0)
-        FAIL(ERR_USAGE, "--gguf-type goes with --format gguf, or --out FILE.gguf");
+    TRY(check_together(o, s));
     if (s->size)
         TRY(set_size(&o->target_bytes, s->size));
     TRY(set_rules(o, se));
@@ -191,6 +217,8 @@ static Status open_texts(Texts *x, Session *se)
         return OK;
     GUARD(model_info_open(&info, &scratch, se->s.inputs.at[0]));
     GUARD(tokenizer_open(&t, &scratch, se->s.inputs.at[0]));
+    GUARD(session_fits(se->s.inputs.at[0], t, &info.config));
+    session_say_context(se, se->s.inputs.at[0], &info.config);
     GUARD(cut_texts(x, se, t, session_context(se, &info.config)));
 out:
     tokenizer_close(t);
@@ -248,6 +276,7 @@ static Status quantize(Job *j, Session *se)
 static Status run(Job *j, Session *se)
 {
     TRY(set_options(j, se));
+    TRY(quantize_check(&j->o, se->s.texts.n > 0));
     TRY(open_texts(&j->texts, se));
     const Windows *w = &j->texts.check;
     if (w->seq.n)

@@ -1,6 +1,7 @@
 /* test_export.c - what a quantized checkpoint holds, byte for byte. */
 #include "quant/formats/export.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,7 @@
 
 #include "analysis/json.h"
 #include "analysis/model/checkpoint.h"
+#include "kernels/codes.h"
 #include "kernels/half.h"
 #include "kernels/packbits.h"
 #include "tests/check.h"
@@ -530,5 +532,32 @@ TEST(a_source_of_nan_is_not_copied)
     r.o.path = ref_path("nan_out");
     T_FAILS(run_export(&r), ERR_RANGE, "lm_head.weight[3,5] is");
     T_OK(access(r.o.path, F_OK) != 0);
+    run_end(&r);
+}
+
+/* Readers refuse scales whose products with codes are not finite: so does the writer. */
+TEST(scales_that_cannot_be_decoded_are_refused)
+{
+    static const char MATRIX[] = "model.layers.0.self_attn.q_proj.weight";
+    Run     r;
+    Export *e;
+    T_STATUS_OK(run_begin(&r, ref_source("source", false, false, "F32"), "w4:f32",
+                          FORMAT_COMPRESSED));
+    T_STATUS_OK(export_open(&e, &r.a, &r.o));
+    const ModelTensor *t = r.layers.info.tensors;
+    while (strcmp(t->name, MATRIX) != 0)
+        t++;
+    int64_t  n = t->view.shape[0], k = t->view.shape[1];
+    RtnCodes c = {.codes = calloc((size_t)(n * k), 1),
+                  .scales = calloc((size_t)n, sizeof(float))};
+    c.scales[3] = CODES_MOST_SCALE;
+    T_STATUS_OK(export_codes(e, MATRIX, &c));
+    c.scales[3] *= 1.01f;
+    T_FAILS(export_codes(e, MATRIX, &c), ERR_RANGE, "row 3 needs a scale of");
+    c.scales[3] = NAN;
+    T_FAILS(export_codes(e, MATRIX, &c), ERR_RANGE, "row 3 needs a scale of");
+    free(c.codes);
+    free(c.scales);
+    export_close(e);
     run_end(&r);
 }

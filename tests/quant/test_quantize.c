@@ -248,6 +248,25 @@ TEST(a_budget_picks_widths_by_error)
     }
 }
 
+/* A matrix that a rule names keeps the rule's bits, and counts. */
+TEST(a_budget_leaves_what_rules_name)
+{
+    Fixture          f;
+    const SchemeRule rule = {"*down_proj*", scheme(8, 0, false, METHOD_RTN)};
+    T_STATUS_OK(open_fixture(&f, "diff_gqa", scheme(4, 0, false, METHOD_RTN)));
+    f.o.rules = &rule;
+    f.o.n_rules = 1;
+    T_STATUS_OK(quantize_run(&f.r, &f.arena, &f.o));
+    double least = f.r.bits;
+    f.o.target_bits = 0.999 * least;
+    T_FAILS(quantize_run(&f.r, &f.arena, &f.o), ERR_RANGE, "--target-bits");
+    f.o.target_bits = 1.001 * least;
+    T_STATUS_OK(quantize_run(&f.r, &f.arena, &f.o));
+    for (int64_t i = 0; i < f.r.n_rows; i++)
+        T_TEXT(f.r.rows[i].format, strstr(f.r.rows[i].name, "down_proj") ? "w8" : "w4");
+    close_fixture(&f);
+}
+
 /* target_bytes: the tensors of OUT stay below. */
 TEST(a_size_is_kept)
 {
@@ -353,10 +372,45 @@ TEST(other_settings_are_not_resumed)
     f.o.resume = true;
     f.o.seed = 99;
     T_FAILS(quantize_run(&f.r, &f.arena, &f.o), ERR_USAGE, "partial");
+    f.o.seed = 0;
+    /* another text of the same name and length */
+    int32_t *ids = (int32_t *)(uintptr_t)f.text.ids;
+    ids[7] ^= 1;
+    T_FAILS(quantize_run(&f.r, &f.arena, &f.o), ERR_USAGE, "the same settings");
+    ids[7] ^= 1;
+    T_STATUS_OK(quantize_run(&f.r, &f.arena, &f.o));
     close_fixture(&f);
 }
 
 /* --- what is refused --- */
+
+/* All that needs no work is told before any: quantize_check says it too. */
+static void refused(Fixture *f, Status kind, const char *word)
+{
+    T_FAILS(quantize_check(&f->o, true), kind, word);
+    T_FAILS(quantize_run(&f->r, &f->arena, &f->o), kind, word);
+}
+
+TEST(what_can_be_known_is_told_first)
+{
+    Fixture f;
+    T_STATUS_OK(open_fixture(&f, "diff_mha", scheme(4, 0, false, METHOD_RTN)));
+    snprintf(f.out, sizeof f.out, "%s/first", check_tmp());
+    f.o.overwrite = false;
+    T_STATUS_OK(quantize_check(&f.o, false));
+    T_OK(access(f.out, F_OK) != 0);
+    f.o.format = "gguf";
+    refused(&f, ERR_UNSUPPORTED, "--format compressed-tensors");
+    f.o.format = "gptq";
+    refused(&f, ERR_UNSUPPORTED, "--floats f16");
+    f.o.target_bits = 5;
+    refused(&f, ERR_USAGE, "one width for all");
+    f.o.format = "compressed-tensors";
+    f.o.target_bits = 0;
+    T_STATUS_OK(quantize_run(&f.r, &f.arena, &f.o));
+    refused(&f, ERR_USAGE, "--force");
+    close_fixture(&f);
+}
 
 TEST(wrong_options)
 {

@@ -216,6 +216,35 @@ TEST(a_model_is_called_by_its_folder)
     T_OK(strstr(o->out, "\"model\":\"diff_gqa\""));
 }
 
+/* An option that would not be looked at, and one that would be for nothing. */
+TEST(quantize_refuses_what_does_not_go_together)
+{
+    write_text("text.txt", "A few words to calibrate on.");
+    T_OK(fails(run(with_model("quantize %s -o q --target-bits 5 --bits 8", TINY)), 2, "--bits",
+               "--target-bits"));
+    T_OK(fails(run(with_model("quantize %s -o q.gguf --asym", TINY)), 2, "--asym", "gguf"));
+    T_OK(fails(run(with_model("quantize %s -o q.gguf --bits 8 --gguf-type Q4_0", TINY)), 2,
+               "--bits", "--gguf-type"));
+    T_OK(fails(run(with_model("quantize %s -o q --scheme '*=w8:f32'", TINY)), 2, "*=w8:f32",
+               "--floats"));
+    T_OK(fails(run("quantize gone -o q"), 1, "gone", "No such file"));
+    /* before the text is looked at: there is no gone.txt */
+    T_OK(fails(run(with_model("quantize %s -o q.gguf --text gone.txt", TINY)), 1, "GGUF",
+               "--format compressed-tensors"));
+    T_OK(!exists("q") && !exists("q.partial") && !exists("q.gguf"));
+}
+
+/* Ids of the text that the embedding has no rows for. */
+TEST(quantize_refuses_a_tokenizer_of_another_model)
+{
+    char command[1024];
+    snprintf(command, sizeof command, "cp -r '%s' small && cp '%s/tokenizer.json' small && ",
+             check_path(TINY), check_path(PAIR));
+    write_text("text.txt", "A few words to calibrate on.");
+    T_OK(fails(run_after(command, "quantize small -o q --text text.txt"), 1, "small",
+               "its tokenizer has ids up to"));
+}
+
 TEST(inspect_shows_heads_and_lambda)
 {
     Outcome *o = run(with_model("inspect %s", TINY));
