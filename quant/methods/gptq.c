@@ -11,6 +11,7 @@
  *         1.1, op_product 0.9
  * memory  8 K^2 bytes (H, then U in its place), 4 N K (W transposed: rows of a column lie
  *         together), 8 N K / group for scales; blocks of 128 columns
+ * shared  U, order and damping are of the inputs: once for all matrices that read them
  * threads take strips of rows: rows do not know of one another
  * dead    an input that is always 0: its weights become 0, its place in H is 1
  * test    tests/quant/test_gptq.c */
@@ -27,42 +28,20 @@ enum { BLOCK = 128, STRIP = 64 };
 /* Damping grows by DAMP_STEP until H has a factor; at 1 any gram has one. */
 static const double DAMP_STEP = 10, DAMP_LEAST = 1e-4, DAMP_MOST = 1;
 
-typedef struct {
-    Matrix         *m;
-    const RtnCodes *out;
-    int64_t         N, K, groups, group;  // groups of a row, columns of a group
-    int64_t         stride;     // of h
-    int             n_threads;
-    double          mean;       // diagonal of the gram, of the inputs that are not dead
-    int32_t        *order;      // [K] columns, largest diagonal first
-    double         *h;          // [K, stride] H, then U, in that order
-    float          *wt;         // [K,N] likewise, transposed
-    float          *scale, *zero;    // [groups,N]
-    float          *importance; // [K] diagonal over its mean, in the columns' own order
-    float          *rows;       // [n_threads,K] a row without its dead columns
-    float          *u;          // [BLOCK, columns from the block on] rows of U
-    float          *e;          // [BLOCK,N] what each rounding leaves
-} Gptq;
-
 /* --- H and U --- */
 
-static double diagonal(const Gptq *g, int64_t k)
+static Status check_gram(const InputStats *in, const char *name, int n_threads)
 {
-    return g->m->inputs->gram[k * g->K + k];
-}
-
-static Status check_gram(const Gptq *g)
-{
-    const double *gram = g->m->inputs->gram;
-    int64_t       K = g->K, bad = K * K;
-#pragma omp parallel for reduction(min : bad) num_threads(g->n_threads)
+    const double *gram = in->gram;
+    int64_t       K = in->k, bad = K * K;
+#pragma omp parallel for reduction(min : bad) num_threads(n_threads)
     for (int64_t i = 0; i < K; i++)
         for (int64_t j = 0; j < K; j++)
             if (!isfinite(gram[i * K + j]) || (i == j && gram[i * K + j] < 0))
                 bad = i64_min(bad, i * K + j);
     if (bad < K * K)
         FAIL(ERR_RANGE, "%s: products of its inputs %lld and %lld sum to %g, expected %s",
-             g->m->name, (long long)(bad / K), (long long)(bad % K), gram[bad],
+             name, (long long)(bad / K), (long long)(bad % K), gram[bad],
              isfinite(gram[bad]) ? "no negative squares" : "finite inputs");
     return OK;
 }
@@ -81,62 +60,94 @@ static int by_diagonal(const void *left, const void *right)
 }
 
 /* order, mean, importance; n_dead. */
-static Status rank_inputs(Gptq *g, Arena *a)
+static Status rank_inputs(GptqFactor *f, Arena *a, const InputStats *in)
 {
-    Place  *places;
-    double  sum = 0;
-    int64_t n_dead = 0;
-    ARENA_NEW(places, a, g->K);
-    for (int64_t k = 0; k < g->K; k++) {
-        places[k] = (Place){diagonal(g, k), (int32_t)k};
-        sum += diagonal(g, k);
-        n_dead += diagonal(g, k) == 0;
+    ArenaMark mark = arena_mark(a);
+    int64_t   K = f->k;
+    Place    *places;
+    double    sum = 0;
+    ARENA_NEW(places, a, K);
+    for (int64_t k = 0; k < K; k++) {
+        double diagonal = in->gram[k * K + k];
+        places[k] = (Place){diagonal, (int32_t)k};
+        sum += diagonal;
+        f->n_dead += diagonal == 0;
     }
-    qsort(places, (size_t)g->K, sizeof *places, by_diagonal);
-    for (int64_t k = 0; k < g->K; k++) {
-        g->order[k] = places[k].column;
-        g->importance[k] = sum > 0 ? (float)(diagonal(g, k) * ((double)g->K / sum)) : 0;
+    qsort(places, (size_t)K, sizeof *places, by_diagonal);
+    for (int64_t k = 0; k < K; k++) {
+        f->order[k] = places[k].column;
+        f->importance[k] = sum > 0 ? (float)(in->gram[k * K + k] * ((double)K / sum)) : 0;
     }
-    g->mean = sum / (double)i64_max(g->K - n_dead, 1);
-    g->m->n_dead = n_dead;
+    f->mean = sum / (double)i64_max(K - f->n_dead, 1);
+    arena_rewind(a, mark);
     return OK;
 }
 
 /* On and right of the diagonal, which is all that factor_inverse reads. The mean of the
  * diagonal is 1, so that damp and the 1 of dead inputs have the same unit. */
-static void fill_h(Gptq *g, double damp)
+static void fill_h(GptqFactor *f, const double *gram, double damp, int n_threads)
 {
-#pragma omp parallel for schedule(dynamic, 16) num_threads(g->n_threads)
-    for (int64_t i = 0; i < g->K; i++) {
-        const double *from = g->m->inputs->gram + g->order[i] * g->K;
-        double       *to = g->h + i * g->stride;
-        for (int64_t j = i; j < g->K; j++)
-            to[j] = g->mean > 0 ? from[g->order[j]] / g->mean : 0;
+    int64_t K = f->k, stride = factor_stride(K);
+#pragma omp parallel for schedule(dynamic, 16) num_threads(n_threads)
+    for (int64_t i = 0; i < K; i++) {
+        const double *from = gram + f->order[i] * K;
+        double       *to = f->u + i * stride;
+        for (int64_t j = i; j < K; j++)
+            to[j] = f->mean > 0 ? from[f->order[j]] / f->mean : 0;
         to[i] = (to[i] == 0 ? 1 : to[i]) + damp;
     }
 }
 
-static Status factorize(Gptq *g, Arena *scratch)
+static Status factorize(GptqFactor *f, Arena *a, const char *name, const InputStats *in,
+                        double damp, int n_threads)
 {
-    double damp = g->m->damp;
     for (;;) {
-        fill_h(g, damp);
-        Status s = factor_inverse(g->h, g->K, scratch, g->n_threads);
-        g->m->damp_used = damp;
+        fill_h(f, in->gram, damp, n_threads);
+        Status s = factor_inverse(f->u, f->k, a, n_threads);
+        f->damp_used = damp;
         if (s == OK || s == ERR_MEMORY)
             return s;
         if (damp >= DAMP_MOST)
             FAIL(ERR_RANGE, "%s: products of its inputs are not those of any numbers, even "
-                 "with damping %g", g->m->name, damp);
+                 "with damping %g", name, damp);
         damp = fmin(fmax(DAMP_STEP * damp, DAMP_LEAST), DAMP_MOST);
     }
 }
+
+Status gptq_factor(GptqFactor *f, Arena *a, const char *name, const InputStats *in,
+                   double damp, int n_threads)
+{
+    CHECK(in->gram && damp >= 0 && isfinite(damp));
+    *f = (GptqFactor){.k = in->k};
+    TRY(check_gram(in, name, n_threads));
+    f->u = arena_raw(a, in->k * factor_stride(in->k), sizeof *f->u);
+    if (!f->u)
+        FAIL(ERR_MEMORY, "%s: out of memory: a gram of %lld inputs", name, (long long)in->k);
+    ARENA_NEW(f->order, a, in->k);
+    ARENA_NEW(f->importance, a, in->k);
+    TRY(rank_inputs(f, a, in));
+    return factorize(f, a, name, in, damp, n_threads);
+}
+
+typedef struct {
+    Matrix           *m;
+    const RtnCodes   *out;
+    const GptqFactor *f;
+    int64_t         N, K, groups, group;  // groups of a row, columns of a group
+    int64_t         stride;     // of f->u
+    int             n_threads;
+    float          *wt;         // [K,N] in f->order, transposed
+    float          *scale, *zero;    // [groups,N]
+    float          *rows;       // [n_threads,K] a row without its dead columns
+    float          *u;          // [BLOCK, columns from the block on] rows of U
+    float          *e;          // [BLOCK,N] what each rounding leaves
+} Gptq;
 
 /* --- scales, and the weights as columns --- */
 
 static bool is_dead(const Gptq *g, int64_t k)
 {
-    return diagonal(g, k) == 0;
+    return g->m->inputs->gram[k * g->K + k] == 0;
 }
 
 static void fit_row(Gptq *g, int64_t n, float *row)
@@ -145,7 +156,7 @@ static void fit_row(Gptq *g, int64_t n, float *row)
     for (int64_t k = 0; k < g->K; k++)
         row[k] = is_dead(g, k) ? 0 : g->m->w[n * g->K + k];
     for (int64_t i = 0; i < g->groups; i++) {
-        const float *weight = g->mean > 0 ? g->importance + i * g->group : NULL;
+        const float *weight = g->f->mean > 0 ? g->f->importance + i * g->group : NULL;
         GroupScale   fit = clip_group(row + i * g->group, weight, g->group, s);
         g->out->scales[n * g->groups + i] = g->scale[i * g->N + n] = fit.scale;
         g->zero[i * g->N + n] = (float)fit.zero;
@@ -168,7 +179,7 @@ static void take_columns(Gptq *g)
 #pragma omp parallel for num_threads(g->n_threads)
     for (int64_t first = 0; first < g->N; first += ROWS)
         for (int64_t i = 0; i < g->K; i++) {
-            int64_t k = g->order[i];
+            int64_t k = g->f->order[i];
             for (int64_t n = first; n < i64_min(first + ROWS, g->N); n++)
                 g->wt[i * g->N + n] = is_dead(g, k) ? 0 : g->m->w[n * g->K + k];
         }
@@ -181,7 +192,7 @@ static void take_columns(Gptq *g)
 static void round_column(const Gptq *g, int64_t at, int64_t first, int64_t rows, float *w,
                          float u)
 {
-    int64_t      k = g->order[at], i = k / g->group * g->N + first;
+    int64_t      k = g->f->order[at], i = k / g->group * g->N + first;
     const RtnGrid any = rtn_grid(1, 0, &g->m->scheme);
     float        scale[STRIP], zero[STRIP], code[STRIP];
     for (int64_t r = 0; r < STRIP; r++) {
@@ -220,7 +231,7 @@ static Status round_block(Gptq *g, int64_t at, int64_t n)
     int64_t width = g->K - at;
     for (int64_t i = 0; i < n; i++)
         for (int64_t j = i; j < width; j++)
-            g->u[i * width + j] = (float)g->h[(at + i) * g->stride + at + j];
+            g->u[i * width + j] = (float)g->f->u[(at + i) * g->stride + at + j];
 #pragma omp parallel for schedule(dynamic) num_threads(g->n_threads)
     for (int64_t first = 0; first < g->N; first += STRIP)
         round_strip(g, at, n, first);
@@ -234,14 +245,11 @@ static Status round_block(Gptq *g, int64_t at, int64_t n)
 
 static Status take_memory(Gptq *g, Arena *a)
 {
-    /* The large ones are filled at once. */
-    g->h = arena_raw(a, g->K * g->stride, sizeof *g->h);
+    /* Filled at once. */
     g->wt = arena_raw(a, g->K * g->N, sizeof *g->wt);
-    if (!g->h || !g->wt)
-        FAIL(ERR_MEMORY, "%s: out of memory: a gram of %lld inputs and weights [%lld,%lld]",
-             g->m->name, (long long)g->K, (long long)g->N, (long long)g->K);
-    ARENA_NEW(g->order, a, g->K);
-    ARENA_NEW(g->importance, a, g->K);
+    if (!g->wt)
+        FAIL(ERR_MEMORY, "%s: out of memory: weights [%lld,%lld]", g->m->name,
+             (long long)g->N, (long long)g->K);
     ARENA_NEW(g->scale, a, g->groups * g->N);
     ARENA_NEW(g->zero, a, g->groups * g->N);
     ARENA_NEW(g->rows, a, g->n_threads * g->K);
@@ -253,10 +261,15 @@ static Status take_memory(Gptq *g, Arena *a)
 static Status run(Gptq *g, Arena *scratch)
 {
     TRY(rtn_check(g->m->name, g->m->w, g->N, g->K, &g->m->scheme));
-    TRY(check_gram(g));
+    GptqFactor own;
+    if (!g->f) {
+        TRY(gptq_factor(&own, scratch, g->m->name, g->m->inputs, g->m->damp, g->n_threads));
+        g->f = &own;
+    }
+    CHECK(g->f->k == g->K);
+    g->m->damp_used = g->f->damp_used;
+    g->m->n_dead = g->f->n_dead;
     TRY(take_memory(g, scratch));
-    TRY(rank_inputs(g, scratch));
-    TRY(factorize(g, scratch));
     fit_groups(g);
     take_columns(g);
     for (int64_t at = 0; at < g->K; at += BLOCK)
@@ -271,7 +284,7 @@ Status gptq_encode(const RtnCodes *out, Matrix *m, Arena *scratch)
     CHECK(in && in->gram && in->k == m->k && m->damp >= 0 && isfinite(m->damp));
     CHECK(out->zeros || !m->scheme.asym);
     ArenaMark mark = arena_mark(scratch);
-    Gptq      g = {.m = m, .out = out, .N = m->n, .K = m->k, .n_threads = m->backend->n_threads,
+    Gptq      g = {.m = m, .out = out, .f = m->factor, .N = m->n, .K = m->k, .n_threads = m->backend->n_threads,
                    .groups = rtn_groups(&m->scheme, m->k),
                    .group = rtn_group_size(&m->scheme, m->k), .stride = factor_stride(m->k)};
     Status    s = run(&g, scratch);

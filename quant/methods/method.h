@@ -8,6 +8,17 @@
 #include "analysis/calibrate.h"
 #include "quant/methods/rtn.h"
 
+/* What GPTQ makes of the inputs alone, which matrices that read the same ones share. */
+typedef struct {
+    int64_t  k;
+    double  *u;          // [K, factor_stride(K)] factor.h's, in the order
+    int32_t *order;      // [K] columns, largest diagonal of the gram first
+    float   *importance; // [K] diagonal over its mean, in the columns' own order
+    double   mean;       // of the diagonal, of inputs that are not dead; 0: all are
+    double   damp_used;
+    int64_t  n_dead;
+} GptqFactor;
+
 typedef struct {
     const char       *name;    // for errors
     int64_t           n, k;
@@ -16,6 +27,7 @@ typedef struct {
     const InputStats *inputs;  // NULL: no data. METHOD_GPTQ needs its gram
     double            damp;    // METHOD_GPTQ: share of the gram's mean diagonal, 0.01
     Backend          *backend; // for products
+    const GptqFactor *factor;  // METHOD_GPTQ: of these inputs and damp, or NULL
     /* out, METHOD_GPTQ: */
     double            damp_used;  // what the factorization needed
     int64_t           n_dead;     // inputs that were always 0
@@ -28,6 +40,10 @@ MUST_USE Status method_encode(const RtnCodes *out, Matrix *m, Arena *scratch);
 /* The methods themselves; same contract. */
 MUST_USE Status clip_encode(const RtnCodes *out, Matrix *m, Arena *scratch);   // clip.c
 MUST_USE Status gptq_encode(const RtnCodes *out, Matrix *m, Arena *scratch);   // gptq.c
+
+/* Of a gram; name is for errors. All is taken from a. */
+MUST_USE Status gptq_factor(GptqFactor *f, Arena *a, const char *name, const InputStats *in,
+                            double damp, int n_threads);
 
 /* w = what the codes decode to: the end of a method. */
 void method_decode(Matrix *m, const RtnCodes *codes);

@@ -31,6 +31,7 @@ typedef struct {
     Calibration    calibration;
     Rotation       r1;          // with o->rotate, as
     ValueMap       values;
+    GptqFactor     factor;      // of the inputs at hand; u NULL: there is none
     MatrixFigures *figures;     // [n_layers, N_WEIGHTS]
     TextBuf        notes;
     int64_t        done, total; // layers, passes of all kinds, for progress
@@ -46,6 +47,8 @@ MUST_USE Status run_layer_transform(Run *r, LayerWeights *w);
 MUST_USE Status run_layer_inputs(InputStats *in, Run *r, const LayerWeights *w, Tap tap,
                                  bool gram);
 MUST_USE Status run_layer(Run *r, int64_t layer);
+/* With a gram, and its factor where a matrix needs it: until the caller zeroes that. */
+MUST_USE Status run_tap_inputs(InputStats *in, Run *r, const LayerWeights *w, Tap tap);
 /* Matrices that read the tap are final: what follows need not run them again. */
 MUST_USE Status run_tap_done(Run *r, const LayerWeights *w, Tap tap);
 /* The layer's weights are final: hidden states move on. */

@@ -145,14 +145,34 @@ static RoundError weight_error(const float *w, const float *v, int64_t n)
     return all;
 }
 
+static double damp_of(const Run *r)
+{
+    return r->o->damp > 0 ? r->o->damp : 0.01;
+}
+
+Status run_tap_inputs(InputStats *in, Run *r, const LayerWeights *w, Tap tap)
+{
+    const LayerMatrix *first = NULL;
+    for (int kind = N_WEIGHTS - 1; kind >= 0; kind--)
+        if (tap_of_weight((WeightKind)kind) == tap &&
+            run_scheme(r, w->at[kind].name)->bits &&
+            run_scheme(r, w->at[kind].name)->method == METHOD_GPTQ)
+            first = &w->at[kind];
+    TRY(run_layer_inputs(in, r, w, tap, true));
+    if (!first)
+        return OK;
+    return gptq_factor(&r->factor, &r->scratch, first->name, in, damp_of(r),
+                       r->o->backend->n_threads);
+}
+
 Status run_encode(const RtnCodes *out, MatrixFigures *f, Run *r, const LayerMatrix *m,
                   const Scheme *s, const InputStats *in)
 {
     ArenaMark mark = arena_mark(&r->scratch);
     size_t    bytes = (size_t)(m->n * m->k) * sizeof(float);
     Matrix    job = {.name = m->name, .n = m->n, .k = m->k, .w = m->w, .scheme = *s,
-                     .inputs = in, .damp = r->o->damp > 0 ? r->o->damp : 0.01,
-                     .backend = r->o->backend};
+                     .inputs = in, .damp = damp_of(r), .backend = r->o->backend,
+                     .factor = r->factor.u ? &r->factor : NULL};
     float    *before = arena_raw(&r->scratch, m->n * m->k, sizeof *before);
     if (!before)
         FAIL(ERR_MEMORY, "out of memory: a copy of %s", m->name);
@@ -203,11 +223,12 @@ static Status code_tap(Run *r, LayerWeights *w, Tap tap)
     for (int kind = 0; kind < N_WEIGHTS; kind++)
         any |= tap_of_weight((WeightKind)kind) == tap && run_scheme(r, w->at[kind].name)->bits;
     if (any && r->calibrated)
-        TRY(run_layer_inputs(&in, r, w, tap, true));
+        TRY(run_tap_inputs(&in, r, w, tap));
     for (int kind = 0; kind < N_WEIGHTS; kind++)
         if (tap_of_weight((WeightKind)kind) == tap)
             TRY(code_matrix(r, &w->at[kind], &r->figures[w->number * N_WEIGHTS + kind],
                             any && r->calibrated ? &in : NULL));
+    r->factor = (GptqFactor){0};
     arena_rewind(&r->scratch, mark);
     return OK;
 }

@@ -64,10 +64,11 @@ static Status measure_set(BudgetItem *item, Run *r, const LayerWeights *w, Tap t
     for (int kind = 0; kind < N_WEIGHTS; kind++)
         any |= in_set(r, w, kind, tap);
     if (any && r->calibrated)
-        TRY(run_layer_inputs(&in, r, w, tap, true));
+        TRY(run_tap_inputs(&in, r, w, tap));
     for (int kind = 0; kind < N_WEIGHTS; kind++)
         for (int c = 0; c < BUDGET_CHOICES && in_set(r, w, kind, tap); c++)
             TRY(try_bits(item, r, &w->at[kind], c, r->calibrated ? &in : NULL));
+    r->factor = (GptqFactor){0};
     arena_rewind(&r->scratch, mark);
     return OK;
 }
