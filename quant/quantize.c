@@ -230,24 +230,33 @@ static Status fill_row(QuantizeRow *row, const Run *r, const LayerMatrix *m,
     return row->format ? OK : STATUS(ERR_MEMORY, "out of memory for the result");
 }
 
+static Status add_row(QuantizeResult *out, const Run *r, const LayerMatrix *m,
+                      const MatrixFigures *f)
+{
+    QuantizeRow *row = &out->rows[out->n_rows++];
+    TRY(fill_row(row, r, m, f));
+    if (!run_scheme(r, m->name)->bits)
+        return OK;
+    out->bits += row->bits * (double)(row->n * row->k);
+    out->n_weights += row->n * row->k;
+    return OK;
+}
+
 static Status fill_result(QuantizeResult *out, const Run *r)
 {
-    int64_t L = r->layers.info.config.n_layers;
-    double  bits = 0;
-    ARENA_NEW(out->rows, r->a, L * N_WEIGHTS);
-    for (int64_t l = 0; l < L; l++) {
+    const ModelConfig *c = &r->layers.info.config;
+    LayerMatrix        head = {.name = RUN_HEAD, .n = c->vocab, .k = c->hidden};
+    ARENA_NEW(out->rows, r->a, c->n_layers * N_WEIGHTS + 1);
+    for (int64_t l = 0; l < c->n_layers; l++) {
         LayerWeights w;
         layers_describe(&w, &r->layers, l);
-        for (int kind = 0; kind < N_WEIGHTS; kind++) {
-            QuantizeRow *row = &out->rows[out->n_rows++];
-            TRY(fill_row(row, r, &w.at[kind], &r->figures[l * N_WEIGHTS + kind]));
-            if (!run_scheme(r, row->name)->bits)
-                continue;
-            out->n_weights += row->n * row->k;
-            bits += row->bits * (double)(row->n * row->k);
-        }
+        for (int kind = 0; kind < N_WEIGHTS; kind++)
+            TRY(add_row(out, r, &w.at[kind], &r->figures[l * N_WEIGHTS + kind]));
     }
-    out->bits = out->n_weights ? bits / (double)out->n_weights : 0;
+    if (run_codes_head(r))
+        TRY(add_row(out, r, &head, &r->head));
+    if (out->n_weights)
+        out->bits /= (double)out->n_weights;
     return OK;
 }
 

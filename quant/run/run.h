@@ -9,6 +9,8 @@
 #include "quant/methods/rotate.h"
 #include "quant/quantize.h"
 
+#define RUN_HEAD "lm_head.weight"
+
 /* What a matrix turned out to be; kept for a resumed run as it lies here. */
 typedef struct {
     RoundError weight, output;
@@ -33,6 +35,7 @@ typedef struct {
     ValueMap       values;
     GptqFactor     factor;      // of the inputs at hand; u NULL: there is none
     MatrixFigures *figures;     // [n_layers, N_WEIGHTS]
+    MatrixFigures  head;        // where it is coded
     TextBuf        notes;
     int64_t        done, total; // layers, passes of all kinds, for progress
 } Run;
@@ -66,6 +69,7 @@ MUST_USE Status run_encode(const RtnCodes *out, MatrixFigures *f, Run *r, const 
                            const Scheme *s, const InputStats *in);
 ExportOptions   run_export_options(const Run *r);  // all but the settings line
 const Scheme   *run_scheme(const Run *r, const char *name);
+bool            run_codes_head(const Run *r);
 bool            run_has_rule(const Run *r, const char *name);  // so a budget leaves its bits
 void            run_step(Run *r, const char *what);
 

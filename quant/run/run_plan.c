@@ -1,5 +1,6 @@
 /* run_plan.c - options and rules to a scheme for each matrix. */
 #include <fnmatch.h>
+#include <string.h>
 
 #include "quant/run/run.h"
 
@@ -25,12 +26,20 @@ static Scheme scheme_of(const Run *r, const char *name)
     return s;
 }
 
+/* The head is meant only where a pattern spells it: "*" leaves it as it is. */
+static bool names_head(const char *pattern)
+{
+    return strstr(pattern, "lm_head") && fnmatch(pattern, RUN_HEAD, 0) == 0;
+}
+
 /* A pattern that matches nothing is a slip of the pen. */
 static Status check_rules(const Run *r)
 {
     for (int64_t i = 0; i < r->o->n_rules; i++) {
         const ModelInfo *info = &r->layers.info;
         int64_t          t = 0;
+        if (names_head(r->o->rules[i].pattern))
+            continue;
         while (t < info->n_tensors &&
                !(info->tensors[t].quantizable &&
                  fnmatch(r->o->rules[i].pattern, info->tensors[t].name, 0) == 0))
@@ -55,6 +64,27 @@ static Status check_matrix(const Run *r, const LayerMatrix *m)
     return OK;
 }
 
+/* Its inputs are not gathered: GPTQ becomes the range of least error. */
+static Status plan_head(Run *r)
+{
+    const ModelConfig *c = &r->layers.info.config;
+    const SchemeRule  *rule = NULL;
+    for (int64_t i = 0; i < r->o->n_rules; i++)
+        if (names_head(r->o->rules[i].pattern))
+            rule = &r->o->rules[i];
+    if (!rule || !rule->scheme.bits)
+        return OK;
+    if (c->tied && !r->o->rotate)
+        FAIL(ERR_UNSUPPORTED, "--scheme %s: the head of %s is its embedding, which stays "
+             "floats; --rotate gives it a head of its own", rule->pattern, r->o->model);
+    Scheme s = rule->scheme;
+    s.scale = r->dtype;
+    if (s.method == METHOD_GPTQ)
+        s.method = METHOD_CLIP;
+    TRY(plan_set(&r->plan, RUN_HEAD, s));
+    return check_matrix(r, &(LayerMatrix){.name = RUN_HEAD, .n = c->vocab, .k = c->hidden});
+}
+
 Status run_plan(Run *r)
 {
     TRY(check_rules(r));
@@ -66,7 +96,7 @@ Status run_plan(Run *r)
             TRY(check_matrix(r, &w.at[kind]));
         }
     }
-    return OK;
+    return plan_head(r);
 }
 
 const Scheme *run_scheme(const Run *r, const char *name)

@@ -155,6 +155,39 @@ TEST(rules_give_matrices_schemes_of_their_own)
     close_fixture(&f);
 }
 
+/* The head stays floats unless a pattern spells it; a tied one needs a rotation. */
+TEST(a_head_is_coded_where_it_is_named)
+{
+    Fixture    f;
+    SchemeRule rule = {"*", scheme(6, 0, false, METHOD_RTN)};
+    float     *before, *after;
+    T_STATUS_OK(open_fixture(&f, "diff_mha", scheme(8, 0, false, METHOD_RTN)));
+    f.o.rules = &rule;
+    f.o.n_rules = 1;
+    T_STATUS_OK(quantize_run(&f.r, &f.arena, &f.o));
+    T_OK(!strstr(f.r.rows[f.r.n_rows - 1].name, "lm_head"));
+    rule = (SchemeRule){"lm_head*", scheme(8, 0, false, METHOD_GPTQ)};
+    T_STATUS_OK(quantize_run(&f.r, &f.arena, &f.o));
+    T_TEXT(f.r.rows[f.r.n_rows - 1].name, "lm_head.weight");
+    T_TEXT(f.r.rows[f.r.n_rows - 1].format, "w8:clip");
+    T_OK(f.r.rows[f.r.n_rows - 1].weight_error > 1e-4);
+    T_STATUS_OK(logits_of(&before, &f, f.model, NULL, NULL));
+    T_STATUS_OK(logits_of(&after, &f, f.out, NULL, NULL));
+    T_NEAR(difference(before, after), 0, 0.05);
+    close_fixture(&f);
+
+    T_STATUS_OK(open_fixture(&f, "llama_tied_shipped", scheme(8, 0, false, METHOD_RTN)));
+    f.o.rules = &rule;
+    f.o.n_rules = 1;
+    T_FAILS(quantize_run(&f.r, &f.arena, &f.o), ERR_UNSUPPORTED, "--rotate");
+    f.o.rotate = true;
+    T_STATUS_OK(quantize_run(&f.r, &f.arena, &f.o));
+    T_STATUS_OK(logits_of(&before, &f, f.model, NULL, NULL));
+    T_STATUS_OK(logits_of(&after, &f, f.out, NULL, NULL));
+    T_NEAR(difference(before, after), 0, 0.05);
+    close_fixture(&f);
+}
+
 /* --- transforms --- */
 
 /* Weights that stay floats: the function is the same but for rounding. */
