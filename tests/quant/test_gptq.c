@@ -370,6 +370,26 @@ TEST(gptq_codes_do_not_depend_on_threads)
     case_close(&one);
 }
 
+/* Another damping than the matrix says: what counts is the factor's. */
+TEST(matrices_share_the_factor_of_their_inputs)
+{
+    for (int shared = 0; shared < 2; shared++) {
+        static int8_t codes[2][13 * 96];
+        Case          c;
+        GptqFactor    f;
+        T_STATUS_OK(case_open(&c, "w4:g32:gptq", 13, 96, 2));
+        fill(&c, 300, 5);
+        T_STATUS_OK(gptq_factor(&f, &c.arena, "inputs", &c.stats, 0.05, 2));
+        c.m.damp = shared ? 0.01 : 0.05;
+        c.m.factor = shared ? &f : NULL;
+        T_STATUS_OK(gptq_encode(&c.out, &c.m, &c.arena));
+        T_OK(c.m.damp_used == 0.05 && is_decoded(&c));
+        memcpy(codes[shared], c.out.codes, sizeof codes[0]);
+        T_OK(!shared || memcmp(codes[0], codes[1], sizeof codes[0]) == 0);
+        case_close(&c);
+    }
+}
+
 TEST(gptq_survives_every_failed_allocation)
 {
     Case c;
