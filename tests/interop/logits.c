@@ -1,5 +1,6 @@
 /* logits.c - logits of a model for a list of token ids, as raw f32 [T,V]: what the
- * Python checks beside compare with other libraries.
+ * Python checks beside compare with other libraries. Inputs are rounded as the
+ * checkpoint asks (W8A8).
  *   logits MODEL IDS.txt OUT.f32 */
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,7 +36,7 @@ static Status run(const char *model, const int32_t *ids, int32_t T, const char *
     TRY(model_load(&m, &a, &be, model, &o));
     TRY(backend_tensor(&be, &hidden, 2, (int64_t[]){T, m.config.hidden}));
     TRY(backend_tensor(&be, &logits, 2, (int64_t[]){T, m.config.vocab}));
-    TRY(model_forward(&m, &hidden, ids, &batch, (RunQuant){.bits = 16}, NULL, NULL));
+    TRY(model_forward(&m, &hidden, ids, &batch, m.run, NULL, NULL));
     TRY(op_linear(&be, &logits, &hidden, &m.head));
     TRY(outfile_save(&a, out, logits.data, tensor_bytes(&logits)));
     arena_close(&a);
