@@ -123,7 +123,8 @@ static const Layout LAYOUTS[] = {
     {"{\"goal\":\"Go\",\"sol1\":\"left\",\"sol2\":\" right\",\"label\":1}", CHOICE_PIQA, 2, 1,
      {"Question: Go\nAnswer:|left", "Question: Go\nAnswer:| right"}, {4, 6}},
     {"{\"qID\":\"a-1\",\"sentence\":\"So _ won _ it. \",\"option1\":\"Al\",\"option2\":"
-     "\"Bo B\",\"answer\":\"2\"}", CHOICE_WINOGRANDE, 2, 1, {"So Al|won _ it.", "So Bo B|won _ it."},
+     "\"Bo B\",\"answer\":\"2\"}", CHOICE_WINOGRANDE, 2, 1,
+     {"So Al|won _ it.", "So Bo B|won _ it."},
      {5, 7}},
     {"{\"passage\":\"P.\",\"question\":\"is it\",\"idx\":3,\"label\":true}", CHOICE_BOOLQ, 2, 1,
      {"P.\nQuestion: is it?\nAnswer:|no", "P.\nQuestion: is it?\nAnswer:|yes"}, {2, 3}},
