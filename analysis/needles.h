@@ -42,7 +42,7 @@ typedef struct {
 
 typedef struct {
     NeedleOptions  o;        // its texts are the caller's and not looked at again
-    const char    *name;     // "needles-n6-r2"
+    const char    *name;     // "needles-r2-n6"
     int64_t        n;        // episodes: NEEDLES_DEPTHS * samples, depth by depth
     const uint8_t *depth;    // [n] index of NEEDLES_DEPTH
     /* With spans (the first asked needle, all of its sentence) and share_rows (those

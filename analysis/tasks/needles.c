@@ -98,11 +98,15 @@ static Status mark_rows(Needles *nd, Arena *a)
     return OK;
 }
 
-static Status name_set(Needles *nd, Arena *a)
+/* "needles-r2", whose one task is "needles-r2-n6". */
+static Status ask(Needles *nd, Arena *a, Arena *tmp, Tokenizer *t, const Episode *e)
 {
-    nd->name = arena_printf(a, "needles-n%lld-r%lld", (long long)nd->o.needles,
-                            (long long)nd->o.asked);
-    return nd->name ? OK : STATUS(ERR_MEMORY, "out of memory for a name");
+    const char *path = arena_printf(tmp, "needles-r%lld", (long long)nd->o.asked);
+    if (!path)
+        FAIL(ERR_MEMORY, "out of memory for a name");
+    TRY(episodes_ask(&nd->episodes, a, t, path, e, nd->n, nd->o.context, nd->o.no_bos));
+    nd->name = nd->episodes.tasks[0].name;
+    return OK;
 }
 
 static Status make(Needles *nd, Arena *a, Arena *tmp, Tokenizer *t)
@@ -113,13 +117,12 @@ static Status make(Needles *nd, Arena *a, Arena *tmp, Tokenizer *t)
     ARENA_NEW(depth, a, nd->n);
     ARENA_NEW(e, tmp, nd->n);
     nd->depth = depth;
-    TRY(name_set(nd, a));
     TRY(filler_cut(&f, tmp, t, &nd->o));
     for (int64_t i = 0; i < nd->n; i++) {
         depth[i] = (uint8_t)(i / nd->o.samples);
         TRY(needles_episode(&e[i], tmp, t, &f, &nd->o, i));
     }
-    TRY(episodes_ask(&nd->episodes, a, t, nd->name, e, nd->n, nd->o.context, nd->o.no_bos));
+    TRY(ask(nd, a, tmp, t, e));
     TRY(mark_rows(nd, a));
     return write_lines(nd, a, tmp, e);
 }

@@ -1,0 +1,291 @@
+/* test_shots.c - many-shot classification in several orders. */
+#include "analysis/shots.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "analysis/tasks/shots_read.h"
+#include "tests/analysis/ref_tiny.h"
+#include "tests/check.h"
+
+/* 14 examples of three labels: 7 of "ab", 4 of "xyz", 3 of "9". The tiny tokenizer has no
+ * newline: model and tokenizer are those of the example pair. */
+enum { EXAMPLES = 14, LABELS = 3, CONTEXT = 400 };
+static const char *const LABEL[LABELS] = {"ab", "xyz", "9"};
+
+static int label_of(int i)
+{
+    return i % 2 == 0 ? 0 : i % 4 == 1 ? 1 : 2;
+}
+
+static const char *examples(void)
+{
+    static char text[EXAMPLES * 80];
+    char       *at = text;
+    for (int i = 0; i < EXAMPLES; i++)
+        at += label_of(i) == 2
+                  ? sprintf(at, "{\"text\": \"item %c is\", \"label\": 9}\n", 'a' + i)
+                  : sprintf(at, "{\"label\": \"%s\", \"text\": \"item %c%.*s is\"}\n",
+                            LABEL[label_of(i)], 'a' + i, i % 3, "xx");
+    return text;
+}
+
+typedef struct {
+    Arena      arena;
+    Backend    backend;
+    Model      model;
+    Tokenizer *t;
+} Bench;
+
+static Status bench_open(Bench *b)
+{
+    ModelOptions options = {.dtype = DTYPE_F32};
+    *b = (Bench){0};
+    TRY(backend_open(&b->backend, "cpu", 2));
+    TRY(model_load(&b->model, &b->arena, &b->backend, check_path("pair/diff"), &options));
+    return tokenizer_open(&b->t, &b->arena, check_path("pair/diff"));
+}
+
+static void bench_close(Bench *b)
+{
+    tokenizer_close(b->t);
+    backend_close(&b->backend);
+    arena_close(&b->arena);
+}
+
+static Status ask(ShotScore *s, Bench *b, const char *text, const ShotOptions *o)
+{
+    Scorer sc = {.model = &b->model, .quant = {.bits = 16}};
+    return shots_run(s, &b->arena, b->t, tiny_file("shots.jsonl", text), o, &sc);
+}
+
+static ShotOptions options(void)
+{
+    return (ShotOptions){.shots = 6, .permutations = 3, .context = CONTEXT, .seed = 5};
+}
+
+/* --- by brute force: one demonstration, two queries, every choice of them --- */
+
+/* log p of the label's tokens after demonstration d and query q, in double. */
+static double loglik(Bench *b, const char *demonstration, const char *query, const char *label)
+{
+    static double logprob[CONTEXT];
+    int32_t  ids[CONTEXT] = {tokenizer_bos(b->t)}, targets[CONTEXT], best[CONTEXT], *piece;
+    char     text[200];
+    int64_t  n = 1, k, context;
+    if (tokenizer_encode(b->t, &b->arena, demonstration, strlen(demonstration), false, &piece,
+                         &k, NULL) != OK)
+        return NAN;
+    memcpy(ids + n, piece, (size_t)k * sizeof *piece);
+    n += k;
+    if (tokenizer_encode(b->t, &b->arena, query, strlen(query), false, &piece, &k, NULL) != OK)
+        return NAN;
+    context = n + k;
+    snprintf(text, sizeof text, "%s %s", query, label);
+    if (tokenizer_encode(b->t, &b->arena, text, strlen(text), false, &piece, &k, NULL) != OK)
+        return NAN;
+    memcpy(ids + n, piece, (size_t)k * sizeof *piece);
+    n += k;
+    for (int64_t t = 0; t < n - 1; t++)
+        targets[t] = t + 1 < context ? -1 : ids[t + 1];
+    int64_t   start[2] = {0, n - 1};
+    Sequences s = {.n = 1, .start = start, .ids = ids, .targets = targets};
+    if (tiny_score(&b->model, (RunQuant){.bits = 16}, &s, logprob, best) != OK)
+        return NAN;
+    double sum = 0;
+    for (int64_t t = 0; t < n - 1; t++)
+        sum += targets[t] < 0 ? 0 : logprob[t];
+    return sum;
+}
+
+/* Three examples, two labels: the demonstration is one of them, the others are asked. */
+TEST(answers_are_the_likelier_labels)
+{
+    static const char *const TEXT[] = {"The answer", "It is so", "Use the option"};
+    static const int         WHICH[] = {0, 1, 0};
+    static const char *const WORD[] = {"the", "use"};
+    char  lines[400] = "", demonstration[80], query[80];
+    Bench b;
+    int   seen = 0;
+    T_STATUS_OK(bench_open(&b));
+    for (int i = 0; i < 3; i++)
+        sprintf(lines + strlen(lines), "{\"text\":\"%s\",\"label\":\"%s\"}\n", TEXT[i],
+                WORD[WHICH[i]]);
+    for (uint64_t seed = 0; seed < 6; seed++) {
+        ShotScore   s;
+        ShotOptions o = options();
+        o.shots = o.permutations = 1;
+        o.seed = seed;
+        T_STATUS_OK(ask(&s, &b, lines, &o));
+        T_OK(s.n_queries == 2 && s.n_labels == 2 && s.n_shots == 1 && isnan(s.stddev));
+        bool found = false;
+        for (int d = 0; d < 3; d++) {   // the demonstration that explains what came
+            int right = 0;
+            snprintf(demonstration, sizeof demonstration, "%s\nLabel: %s\n\n", TEXT[d],
+                     WORD[WHICH[d]]);
+            for (int q = 0; q < 3; q++) {
+                snprintf(query, sizeof query, "%s\nLabel:", TEXT[q]);
+                double x = loglik(&b, demonstration, query, WORD[0]);
+                double y = loglik(&b, demonstration, query, WORD[1]);
+                T_OK(fabs(x - y) > 1e-4);
+                right += q != d && (x < y) == WHICH[q];
+            }
+            seen |= 1 << right;
+            found = found || right == (int)lround(2 * s.accuracy[0]);
+        }
+        T_OK(found);
+    }
+    T_OK(seen != 1 && seen != 2 && seen != 4);   // they differ: the test can fail
+    bench_close(&b);
+}
+
+TEST(figures_are_those_of_the_permutations)
+{
+    Bench     b;
+    ShotScore s, again;
+    T_STATUS_OK(bench_open(&b));
+    for (int by_class = 0; by_class < 2; by_class++) {
+        ShotOptions o = options();
+        o.by_class = by_class;
+        T_STATUS_OK(ask(&s, &b, examples(), &o));
+        T_OK(s.n_permutations == 3 && s.n_queries == 8 && s.n_labels == 3 && s.n_shots == 6);
+        double sum = 0, sum2 = 0, low = 1, high = 0;
+        for (int p = 0; p < 3; p++) {
+            int right = 0;
+            for (int i = 0; i < 8; i++)
+                right += s.correct[p * 8 + i];
+            T_NEAR(s.accuracy[p], right / 8.0, 0);
+            sum += s.accuracy[p];
+            sum2 += s.accuracy[p] * s.accuracy[p];
+            low = fmin(low, s.accuracy[p]);
+            high = fmax(high, s.accuracy[p]);
+        }
+        T_NEAR(s.mean, sum / 3, 1e-15);
+        T_OK(s.lowest == low && s.highest == high);
+        T_NEAR(s.stddev, sqrt(fmax(0, (sum2 - sum * sum / 3) / 2)), 1e-7);
+        T_STATUS_OK(ask(&again, &b, examples(), &o));
+        T_OK(memcmp(again.correct, s.correct, 24) == 0);
+    }
+    bench_close(&b);
+}
+
+TEST(as_many_as_fit)
+{
+    Bench       b;
+    ShotScore   s;
+    ShotOptions o = options();
+    T_STATUS_OK(bench_open(&b));
+    o.shots = 0;
+    o.permutations = 1;
+    T_STATUS_OK(ask(&s, &b, examples(), &o));
+    T_OK(s.n_shots == EXAMPLES - 1 && s.n_queries == 1);
+    o.queries = 4;
+    T_STATUS_OK(ask(&s, &b, examples(), &o));
+    T_OK(s.n_shots == EXAMPLES - 4 && s.n_queries == 4);
+    o.queries = 0;
+    int64_t last = 0;
+    for (o.context = 30; o.context < 120; o.context += 10) {   // more context, more of them
+        if (shots_run(&s, &b.arena, b.t, tiny_file("s.jsonl", examples()), &o,
+                      &(Scorer){.model = &b.model, .quant = {.bits = 16}}) != OK)
+            continue;
+        T_OK(s.n_shots >= last && s.n_shots + s.n_queries == EXAMPLES);
+        last = s.n_shots;
+        o.shots = s.n_shots + 1;   // one more is too many
+        if (o.shots < EXAMPLES)
+            T_FAILS(ask(&s, &b, examples(), &o), ERR_RANGE, "demonstrations fit a context");
+        o.shots = 0;
+    }
+    T_OK(last > 2);
+    bench_close(&b);
+}
+
+TEST(classes_alternate_as_far_as_they_go)
+{
+    Arena    a = {0};
+    Examples e;
+    int64_t  items[EXAMPLES], out[EXAMPLES], firsts = 0;
+    T_STATUS_OK(examples_read(&e, &a, tiny_file("all.jsonl", examples())));
+    T_OK(e.n == EXAMPLES && e.n_labels == LABELS);
+    for (int i = 0; i < EXAMPLES; i++) {
+        items[i] = EXAMPLES - 1 - i;
+        T_TEXT(e.labels[e.at[i].label], LABEL[label_of(i)]);
+    }
+    for (uint64_t state = 0; state < 20; state++) {
+        uint64_t st = state;
+        int64_t  last[LABELS] = {99, 99, 99};
+        T_STATUS_OK(examples_alternate(out, &e, items, EXAMPLES, &st));
+        for (int i = 0; i < EXAMPLES; i++) {
+            int64_t k = e.at[out[i]].label;
+            T_OK(out[i] < last[k]);   // in the order they had, none twice
+            last[k] = out[i];
+            T_OK(i >= 9 || i < 3 || k == e.at[out[i - 3]].label);   // the least has 3
+        }
+        T_OK(e.at[out[0]].label + e.at[out[1]].label + e.at[out[2]].label == 3);
+        firsts |= 1 << e.at[out[0]].label;
+    }
+    T_OK(firsts == 7);
+    arena_close(&a);
+}
+
+#define A "{\"text\":\"t\",\"label\":\"a\"}\n"
+#define B "{\"text\":\"u\",\"label\":\"b\"}\n"
+
+TEST(bad_files_and_numbers_are_named)
+{
+    static const struct {
+        const char *text;
+        int64_t     shots, permutations, queries, context;
+        Status      code;
+        const char *says;
+    } ROWS[] = {
+        {"", 1, 1, 0, 99, ERR_RANGE, "0 examples with 0 different labels"},
+        {A A, 1, 1, 0, 99, ERR_RANGE, "2 examples with 1 different labels, at least 2"},
+        {A "\n" B "{\"text\":\"t\"}\n", 1, 1, 0, 99, ERR_FORMAT,
+         "shots.jsonl:4: key \"label\" is missing"},
+        {A "{\"label\":\"t\"}\n", 1, 1, 0, 99, ERR_FORMAT, ":2: key \"text\" is missing"},
+        {A "[]\n", 1, 1, 0, 99, ERR_FORMAT, ":2: expected an object, got a list"},
+        {A "{\n", 1, 1, 0, 99, ERR_FORMAT, "shots.jsonl:2"},
+        {A "{\"text\":1,\"label\":\"b\"}", 1, 1, 0, 99, ERR_FORMAT, "\"text\" is a number"},
+        {A "{\"text\":\"t\",\"label\":1.5}", 1, 1, 0, 99, ERR_FORMAT,
+         "\"label\" is a fraction"},
+        {A "{\"text\":\"t\",\"label\":null}", 1, 1, 0, 99, ERR_FORMAT, "expected a text or a"},
+        {A "{\"text\":\"t\",\"label\":\"\"}", 1, 1, 0, 99, ERR_FORMAT, "\"label\" is empty"},
+        {A B, 2, 1, 0, 99, ERR_RANGE, "2 demonstrations and 0 queries of 2 examples"},
+        {A B, 1, 1, 2, 99, ERR_RANGE, "1 demonstrations and 2 queries of 2 examples"},
+        {A B, -1, 1, 0, 99, ERR_RANGE, "-1 demonstrations"},
+        {A B, 1, 0, 0, 99, ERR_RANGE, "0 permutations"},
+        {A B, 1, 1, 0, 9, ERR_RANGE, "0 demonstrations fit a context of 9 tokens"},
+    };
+    Bench b;
+    T_STATUS_OK(bench_open(&b));
+    for (size_t i = 0; i < sizeof ROWS / sizeof ROWS[0]; i++) {
+        ShotScore   s;
+        ShotOptions o = {.shots = ROWS[i].shots, .permutations = ROWS[i].permutations,
+                         .queries = ROWS[i].queries, .context = ROWS[i].context};
+        T_FAILS(ask(&s, &b, ROWS[i].text, &o), ROWS[i].code, ROWS[i].says);
+    }
+    bench_close(&b);
+}
+
+TEST(every_allocation_may_fail)
+{
+    Bench       b;
+    Status      status = ERR_MEMORY;
+    int64_t     k = 0;
+    ShotOptions o = {.shots = 1, .permutations = 1, .context = 99};
+    const char *path = tiny_file("two.jsonl", A B);
+    T_STATUS_OK(bench_open(&b));
+    while (status != OK) {
+        Arena     a = {0};
+        ShotScore s;
+        Scorer    sc = {.model = &b.model, .quant = {.bits = 16}};
+        arena_fail_at(++k);
+        status = shots_run(&s, &a, b.t, path, &o, &sc);
+        arena_fail_at(0);
+        T_OK(status == OK || status == ERR_MEMORY);
+        arena_close(&a);
+    }
+    T_OK(k > 50);
+    bench_close(&b);
+}
