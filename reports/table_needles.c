@@ -1,17 +1,29 @@
 /* table_needles.c - retrieval of needles by depth, attention to them, and the order of
  * examples. */
 #include <math.h>
+#include <string.h>
 
 #include "reports/tables.h"
 
 enum { MOST_DEPTHS = 16 };
+
+/* "needles/n6_r2/accuracy": N and R are in the name. NULL: not measured. */
+static const Series *needle_series(const SeriesSet *set, const char *what, const char *dims)
+{
+    for (int64_t i = 0; i < set->n; i++) {
+        const char *name = set->at[i].name, *last = strrchr(name, '/');
+        if (strncmp(name, "needles/", 8) == 0 && strcmp(last + 1, what) == 0)
+            return series_find_dims(set, name, dims);
+    }
+    return NULL;
+}
 
 static int n_depths(const SeriesSet *sets, int n_sets, const char *name, const char *dims,
                     int dim)
 {
     int n = 0;
     for (int i = 0; i < n_sets; i++) {
-        const Series *s = series_find_dims(&sets[i], name, dims);
+        const Series *s = needle_series(&sets[i], name, dims);
         if (s && s->shape[dim] > n)
             n = (int)(s->shape[dim] < MOST_DEPTHS ? s->shape[dim] : MOST_DEPTHS);
     }
@@ -40,7 +52,7 @@ static Cell share(double value, double error)
 
 Status table_needles(Table *t, Arena *a, const SeriesSet *sets, int n_sets)
 {
-    int n = n_depths(sets, n_sets, "needles/accuracy", "depth", 0);
+    int n = n_depths(sets, n_sets, "accuracy", "depth", 0);
     TRY(table_new(t, a, n_sets, 2 + n));
     t->title = "Needles found, by depth of the answer";
     t->note = "Per cent ± standard error: exact match of all the numbers asked for. The answer's "
@@ -50,8 +62,8 @@ Status table_needles(Table *t, Arena *a, const SeriesSet *sets, int n_sets)
     TRY(name_depths(t, a, 1, n));
     table_name(t, 1 + n, "all", "all");
     for (int i = 0; i < n_sets && n; i++) {
-        const Series *s = series_find_dims(&sets[i], "needles/accuracy", "depth");
-        const Series *e = series_find_dims(&sets[i], "needles/stderr", "depth");
+        const Series *s = needle_series(&sets[i], "accuracy", "depth");
+        const Series *e = needle_series(&sets[i], "stderr", "depth");
         if (!s)
             continue;
         Cell  *row = t->cells + t->n_rows++ * t->n_columns;
@@ -78,8 +90,8 @@ static double layers_mean(const Series *s, int64_t depth)
 
 Status table_needle_shares(Table *t, Arena *a, const SeriesSet *sets, int n_sets)
 {
-    static const char *const PARTS[][2] = {{"answer", "needles/span"}, {"rest", "needles/rest"}};
-    int n = n_depths(sets, n_sets, "needles/span", "layer,depth", 1);
+    static const char *const PARTS[][2] = {{"answer", "span"}, {"rest", "rest"}};
+    int n = n_depths(sets, n_sets, "span", "layer,depth", 1);
     TRY(table_new(t, a, 2 * (int64_t)n_sets, 2 + n));
     t->title = "Attention to the answer's needle and to the rest";
     t->note = "Per cent of the attention of the rows that predict the answer, mean over layers "
@@ -91,7 +103,7 @@ Status table_needle_shares(Table *t, Arena *a, const SeriesSet *sets, int n_sets
     TRY(name_depths(t, a, 2, n));
     for (int part = 0; part < 2 && n; part++)
         for (int i = 0; i < n_sets; i++) {
-            const Series *s = series_find_dims(&sets[i], PARTS[part][1], "layer,depth");
+            const Series *s = needle_series(&sets[i], PARTS[part][1], "layer,depth");
             if (!s)
                 continue;
             Cell *row = t->cells + t->n_rows++ * t->n_columns;
@@ -105,10 +117,10 @@ Status table_needle_shares(Table *t, Arena *a, const SeriesSet *sets, int n_sets
 
 Status table_needle_layers(Table *t, Arena *a, const SeriesSet *sets, int n_sets)
 {
-    int     n = n_depths(sets, n_sets, "needles/span", "layer,depth", 1);
+    int     n = n_depths(sets, n_sets, "span", "layer,depth", 1);
     int64_t rows = 0;
     for (int i = 0; i < n_sets; i++) {
-        const Series *s = series_find_dims(&sets[i], "needles/span", "layer,depth");
+        const Series *s = needle_series(&sets[i], "span", "layer,depth");
         rows += s ? s->shape[0] : 0;
     }
     TRY(table_new(t, a, rows, 2 + n));
@@ -117,7 +129,7 @@ Status table_needle_layers(Table *t, Arena *a, const SeriesSet *sets, int n_sets
     table_name(t, 1, "layer", "layer");
     TRY(name_depths(t, a, 2, n));
     for (int i = 0; i < n_sets && n; i++) {
-        const Series *s = series_find_dims(&sets[i], "needles/span", "layer,depth");
+        const Series *s = needle_series(&sets[i], "span", "layer,depth");
         for (int64_t l = 0; s && l < s->shape[0]; l++) {
             Cell *row = t->cells + t->n_rows++ * t->n_columns;
             row[0] = table_text_cell(sets[i].model);

@@ -1,5 +1,5 @@
 /* grid_extras.c - what is measured of the unquantized model alone: outliers, attention to
- * needles. Kept in OUT/cells for a resumed run. */
+ * needles, the order of examples. Kept in OUT/cells for a resumed run. */
 #include <math.h>
 #include <string.h>
 #include <unistd.h>
@@ -7,6 +7,8 @@
 #include "kernels/outfile.h"
 #include "reports/cli/grid.h"
 #include "reports/h5.h"
+
+enum { ORDERS = 10 };
 
 /* --- measuring --- */
 
@@ -37,10 +39,41 @@ static Status run_needles(Grid *g, GridModel *m, Loaded *l)
     return needles_series(&score, &m->needles, &m->set);
 }
 
+static Status add_orders(SeriesSet *set, const ShotScore *s)
+{
+    Series *out;
+    TRY(series_add(set, &out, SERIES_F64, "order/accuracy", "",
+                   "Accuracy with the examples in each order.", 1,
+                   (const char *const[]){"order"}, (int64_t[]){s->n_permutations}));
+    memcpy(out->data, s->accuracy, (size_t)s->n_permutations * sizeof *s->accuracy);
+    TRY(series_attr_int(set, "order_shots", s->n_shots));
+    TRY(series_attr_int(set, "order_queries", s->n_queries));
+    TRY(series_attr_int(set, "order_labels", s->n_labels));
+    TRY(series_attr_real(set, "order_mean", s->mean));
+    TRY(series_attr_real(set, "order_lowest", s->lowest));
+    TRY(series_attr_real(set, "order_highest", s->highest));
+    return series_attr_real(set, "order_stddev", s->stddev);
+}
+
+static Status run_orders(Grid *g, GridModel *m, Loaded *l)
+{
+    const Settings *s = &g->se->s;
+    ShotScore       score;
+    ShotOptions     o = {.shots = s->shots, .permutations = s->orders ? s->orders : ORDERS,
+                         .context = session_context(g->se, &l->model.config),
+                         .seed = (uint64_t)s->seed,
+                         .no_bos = s->bos && strcmp(s->bos, "none") == 0};
+    Scorer          sc = {.model = &l->model, .quant = {.bits = 16}, .what = "orders"};
+    TRY(shots_run(&score, &m->arena, m->reader.tokenizer, s->order, &o, &sc));
+    return add_orders(&m->set, &score);
+}
+
 static Status measure(Grid *g, GridModel *m, Loaded *l)
 {
     TRY(analyze(g, m, l));
-    return g->n_needles ? run_needles(g, m, l) : OK;
+    if (g->n_needles)
+        TRY(run_needles(g, m, l));
+    return g->se->s.order ? run_orders(g, m, l) : OK;
 }
 
 /* --- keeping --- */
@@ -49,9 +82,11 @@ static Status measure(Grid *g, GridModel *m, Loaded *l)
 static Status settings_of(const char **out, Grid *g, GridModel *m)
 {
     const Settings *s = &g->se->s;
-    *out = arena_printf(&m->arena, "%s--needles %s --samples %lld\n"
+    *out = arena_printf(&m->arena, "%s--needles %s %s --samples %lld\n--order %s --orders %lld\n"
                         "outliers %s, --maps-layer %lld\n", m->settings,
-                        s->needles ? s->needles : "none", (long long)s->samples,
+                        s->needles ? s->needles : "none", s->needle_form ? s->needle_form : "question",
+                        (long long)s->samples,
+                        s->order ? s->order : "none", (long long)s->orders,
                         g->record ? "recorded" : "not recorded", (long long)s->maps_layer);
     return *out ? OK : STATUS(ERR_MEMORY, "out of memory for the settings");
 }

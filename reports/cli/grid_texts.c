@@ -115,7 +115,10 @@ static Status make_needles(Grid *g, GridModel *m, int64_t context)
         list.n = 1;
     if (list.n == 0)
         FAIL(ERR_USAGE, "no text for the needles to stand in: give --text FILE");
+    if (s->needle_form && strcmp(s->needle_form, needles_form_name(NEEDLES_STATEMENT)) == 0)
+        o.form = NEEDLES_STATEMENT;
     TRY(session_text(&filler, &name, g->se, &m->arena, &list));
+    o.filler_name = name;
     o.filler = filler.at;
     o.n_filler = filler.n;
     return needles_make(&m->needles, &m->arena, m->reader.tokenizer, &o);
@@ -194,6 +197,7 @@ static Status write_settings(Grid *g, GridModel *m)
     file_line(&b, "--shots-from", s->shots_from);
     textbuf_printf(&b, "--seed %lld\n", (long long)s->seed);
     textbuf_printf(&b, "--kl %s\n", s->kl ? "given" : "not given");
+    file_line(&b, "--order", s->order);
     file_line(&b, "calibrated on", s->calibrate);
     textbuf_printf(&b, "%lld windows to calibrate on\n", (long long)m->calibration.seq.n);
     textbuf_printf(&b, "diffquant %s\n", DQ_VERSION);

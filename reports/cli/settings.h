@@ -25,7 +25,7 @@ typedef struct {
     TextList    inputs;        // MODEL... or S.h5...
     TextList    texts, tasks, weights, logit_bits, schemes;
     const char *tokens, *out, *device, *dtype, *logit_scale, *bos, *prompt, *color;
-    const char *calibrate, *shots_from, *convention, *needles, *order;
+    const char *calibrate, *shots_from, *convention, *needles, *needle_form, *order;
     const char *bits, *group, *method, *format, *gguf_type, *floats, *check, *stats, *size;
     int64_t     threads, context, max_tokens, maps_layer, n_tokens;
     int64_t     windows, seed, shots, stride, samples, orders;

@@ -70,6 +70,13 @@ static bool differ(const char *one, const char *other)
     return WIFEXITED(status) && WEXITSTATUS(status) == 1;
 }
 
+static bool system_in_tmp(const char *command)
+{
+    char text[512];
+    snprintf(text, sizeof text, "cd '%s' && %s", check_tmp(), command);
+    return system(text) == 0;
+}
+
 /* Did it fail with that code, and one line that has both words? */
 static bool fails(const Outcome *o, int code, const char *word, const char *other)
 {
@@ -97,8 +104,9 @@ TEST(help_names_every_verb)
 {
     Outcome *o = run("--help");
     T_OK(o->code == 0);
-    const char *verbs[] = {"inspect", "analyze", "compare", "report", "generate"};
-    for (int i = 0; i < 5; i++)
+    const char *verbs[] = {"inspect", "analyze", "compare", "report", "generate", "eval",
+                           "quantize"};
+    for (int i = 0; i < 7; i++)
         T_OK(strstr(o->out, verbs[i]));
     T_OK(run("analyze --help")->code == 0);
     T_OK(strstr(run("analyze --help")->out, "--no-record"));
@@ -305,4 +313,118 @@ TEST(compare_makes_the_whole_study)
     T_OK(o->code == 0);
     T_OK(exists("study/index.html") && exists("study/study.h5"));
     T_OK(strstr(o->out, "top-100") && strstr(o->out, "study/index.html"));
+}
+
+/* --- eval and the grid --- */
+
+#define EPISODE(id, n) "{\"id\":\"" id "\",\"n\":" n ",\"context\":\"The key is 42. The key is\"," \
+                       "\"answer\":\" 42\",\"span\":[11,13]}\n"
+#define PICK(answer) "{\"context\":\"To list the\",\"choices\":[\"files\",\"moon\",\"a b c\"]," \
+                     "\"answer\":" answer "}\n"
+
+/* Arguments of a small grid over the pair. */
+static const char *small_grid(const char *verb, const char *more)
+{
+    static char text[2048];
+    snprintf(text, sizeof text,
+             "%s -q %s %s --task ep.jsonl --task pick.jsonl --text %s --max-tokens 400 "
+             "--context 64 --windows 3 --logit-bits 16,4 %s",
+             verb, check_path(PAIR), strcmp(verb, "compare") == 0 ? check_path("pair/base") : "",
+             check_path("pair/heldout.txt"), more);
+    if (!exists("ep.jsonl")) {   // their times are among the settings of a resumed run
+        write_text("ep.jsonl", EPISODE("a", "1") EPISODE("b", "2") EPISODE("c", "2"));
+        write_text("pick.jsonl", PICK("0") PICK("1") PICK("2") PICK("0"));
+    }
+    return text;
+}
+
+TEST(eval_scores_every_cell)
+{
+    Outcome *o = run(small_grid("eval", "--weights w4a8kv8:g64 --kl"));
+    T_OK(o->code == 0 && !strstr(o->out, "top-100"));
+    T_OK(strstr(o->out, "ep-n1") && strstr(o->out, "pick norm") && strstr(o->out, "KL"));
+    T_OK(strstr(o->out, "w4a8kv8:g64") && strstr(o->out, "item by item"));
+    o = run(small_grid("eval", "--json -o one.h5"));
+    T_OK(o->code == 0 && exists("one.h5") && !exists("one.h5/cells"));
+    T_OK(strstr(o->out, "\"accuracy\": [{") && strstr(o->out, "\"within_noise\":"));
+    T_OK(strstr(o->out, "\"h5\": \"one.h5\""));
+    o = run("report one.h5 -o page-of-one");
+    T_OK(o->code == 0 && strstr(o->out, "pick norm") && exists("page-of-one/accuracy.png"));
+}
+
+TEST(other_conventions_give_other_perplexities)
+{
+    char first[64] = "";
+    for (int i = 0; i < 2; i++) {
+        Outcome *o = run(small_grid("eval", i ? "--json --convention llama.cpp" : "--json"));
+        const char *at = strstr(o->out, "\"perplexity\":");
+        T_OK(o->code == 0 && at);
+        T_OK(i == 0 || strncmp(first, at, 24) != 0);
+        snprintf(first, sizeof first, "%.40s", at);
+    }
+    T_OK(fails(run(small_grid("eval", "--stride 16")), 2, "--stride", "strided"));
+}
+
+TEST(what_a_grid_cannot_do_is_said_first)
+{
+    T_OK(fails(run(small_grid("eval", "--weights w4:gptq")), 2, "w4:gptq", "--out"));
+    T_OK(fails(run(small_grid("eval", "--weights w4:gptq -o x.h5")), 2, "w4:gptq", "--out"));
+    T_OK(fails(run(small_grid("eval", "--resume")), 2, "--resume", "--out"));
+    T_OK(fails(run(small_grid("compare", "-o x.h5")), 2, "x.h5", "folder"));
+    T_OK(fails(run(small_grid("eval", "--weights w5")), 2, "w5", "w4"));
+    T_OK(fails(run(small_grid("eval", "--needles 2,3")), 2, "2,3", "N,R"));
+    T_OK(fails(run(small_grid("eval", "--needles 6")), 2, "--needles", "6,2"));
+    T_OK(fails(run(small_grid("eval", "--weights w4:gptq --windows 99 -o g")), 2, "99 windows",
+               "--calibrate"));
+}
+
+TEST(bad_tasks_are_told)
+{
+    write_text("none.jsonl", "\n");
+    write_text("odd.jsonl", "{\"question\":1}\n");
+    write_text("half.jsonl", PICK("0") "{\"context\": \"x\"\n");
+    write_text("far.jsonl", PICK("0") PICK("3"));
+    T_OK(fails(run(small_grid("eval", "--task none.jsonl")), 1, "none.jsonl", "no items"));
+    T_OK(fails(run(small_grid("eval", "--task odd.jsonl")), 1, "odd.jsonl:1", ""));
+    T_OK(fails(run(small_grid("eval", "--task half.jsonl")), 1, "half.jsonl:2", ""));
+    T_OK(fails(run(small_grid("eval", "--task far.jsonl")), 1, "far.jsonl:2", "answer"));
+    T_OK(fails(run(small_grid("eval", "--task ./pick.jsonl")), 1, "two tasks", "pick"));
+    T_OK(fails(run(small_grid("eval", "--task gone.jsonl")), 1, "gone.jsonl", "No such file"));
+}
+
+/* A model of 101 tokens with the tokenizer of another. */
+TEST(a_tokenizer_of_another_model)
+{
+    char command[1024], tiny[400];
+    snprintf(tiny, sizeof tiny, "%s", check_path(TINY));
+    snprintf(command, sizeof command,
+             "cd '%s' && mkdir mixed && cp %s/config.json %s/model.safetensors mixed && cp "
+             "%s/tokenizer.json mixed", check_tmp(), tiny, tiny, check_path(PAIR));
+    T_OK(system(command) == 0);
+    T_OK(fails(run("eval mixed -q --logit-bits 16"), 1, "mixed", "tokenizer has ids up to"));
+}
+
+/* Killed again and again, then finished: the same bytes as in one go. */
+TEST(a_killed_grid_goes_on)
+{
+    static const char MORE[] = "--weights w4:g64,w4:g64:gptq --kl -o grid";
+    char before[64], again[128];
+    snprintf(again, sizeof again, "%s --resume", MORE);
+    T_OK(run(small_grid("compare", MORE))->code == 0);
+    T_OK(system_in_tmp("mv grid/study.h5 whole.h5") && !exists("grid/study.h5"));
+    T_OK(run(small_grid("compare", again))->code == 0);      // all is there
+    T_OK(!differ("whole.h5", "grid/study.h5") && exists("grid/checkpoints"));
+    T_OK(system_in_tmp("rm -r grid"));
+    int code = 137, kills = 0;
+    for (int i = 0; code == 137 && i < 200; i++) {
+        snprintf(before, sizeof before, "timeout -s KILL 0.%d", 1 + (i * 7 + i / 5) % 9);
+        if (i > 40)
+            before[0] = 0;   // a machine too busy for any of these
+        code = run_after(before, small_grid("compare", again))->code;
+        kills += code == 137;
+    }
+    T_OK(code == 0 && kills > 0);
+    T_OK(!differ("whole.h5", "grid/study.h5"));
+    T_OK(fails(run(small_grid("compare", "--weights w4:g64 -o grid --resume")), 2,
+               "--kl given", "--kl not given"));
 }

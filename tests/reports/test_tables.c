@@ -115,6 +115,109 @@ TEST(accuracy_has_a_row_for_every_width)
     arena_close(&a);
 }
 
+/* A series of the cells of ref_study's sets, all NaN but one. */
+static Status add_one(SeriesSet *set, const char *name, bool tasks, int64_t at, double value)
+{
+    const char *dims[] = {"task", "weights", "logit_bits"};
+    int64_t     shape[] = {REF_TASKS, 1, REF_BITS};
+    Series     *s;
+    TRY(series_add(set, &s, SERIES_F64, name, "", "", tasks ? 3 : 2, tasks ? dims : dims + 1,
+                   tasks ? shape : shape + 1));
+    for (int64_t i = 0; i < series_count(s); i++)
+        ((double *)s->data)[i] = i == at ? value : NAN;
+    return OK;
+}
+
+TEST(differences_say_what_is_noise)
+{
+    Arena a = {0};
+    SeriesSet sets[2];
+    Table t;
+    TextBuf b;
+    T_STATUS_OK(ref_study(&a, sets));
+    T_STATUS_OK(table_paired(&t, &a, sets, 2));
+    T_OK(t.n_rows == 0);
+    /* needles-4 at 4 bits of the second model; the text at 6 of it. */
+    T_STATUS_OK(add_one(&sets[1], "paired/accuracy", true, 7, -0.07));
+    T_STATUS_OK(add_one(&sets[1], "paired/accuracy_stderr", true, 7, 0.026));
+    T_STATUS_OK(add_one(&sets[1], "paired/accuracy_p", true, 7, 0.008));
+    T_STATUS_OK(add_one(&sets[1], "paired/nll", false, 2, log(1.01)));
+    T_STATUS_OK(add_one(&sets[1], "paired/nll_stderr", false, 2, 0.02));
+    T_STATUS_OK(add_one(&sets[1], "paired/nll_p", false, 2, 0.3));
+    T_STATUS_OK(table_paired(&t, &a, sets, 2));
+    T_OK(t.n_rows == 2 && t.n_columns == 6);
+    T_OK(t.cells[2].integer == 6 && t.cells[6 + 2].integer == 4);
+    T_NEAR(t.cells[5].value, 0.01, 1e-15);   // of the perplexity itself
+    T_NEAR(t.cells[5].error, 1.01 * 0.02, 1e-15);
+    textbuf_init(&b, &a);
+    table_text(&b, &t);
+    T_OK(strstr(b.at, "+1.0 ± 2.0  noise\n") && strstr(b.at, "-7.0 ± 2.6  p=0.008"));
+    textbuf_init(&b, &a);
+    table_json(&b, &t);
+    T_OK(strstr(b.at, "\"needles-4\":{\"difference\":-0.07,\"stderr\":0.026,\"p\":0.008,"
+                      "\"within_noise\":false}"));
+    T_OK(strstr(b.at, "\"p\":0.3,\"within_noise\":true}"));
+    T_STATUS_OK(table_versus(&t, &a, sets, 2));
+    T_OK(t.n_rows == 0);
+    arena_close(&a);
+}
+
+TEST(divergence_has_columns_where_it_was_asked_for)
+{
+    Arena a = {0};
+    SeriesSet sets[2];
+    Table t;
+    T_STATUS_OK(ref_study(&a, sets));
+    T_STATUS_OK(add_one(&sets[0], "eval/kl", false, 3, 0.07));
+    T_STATUS_OK(add_one(&sets[0], "eval/top1", false, 3, 0.84));
+    T_STATUS_OK(add_one(&sets[0], "eval/top1_stderr", false, 3, 0.005));
+    T_STATUS_OK(table_accuracy(&t, &a, sets, 2));
+    T_OK(t.n_columns == 8 && t.n_rows == 8);
+    T_TEXT(t.columns[6], "KL");
+    T_TEXT(t.keys[7], "top_1_agreement");
+    T_NEAR(t.cells[3 * 8 + 6].value, 0.07, 0);
+    T_NEAR(t.cells[3 * 8 + 7].error, 0.005, 0);
+    T_OK(t.cells[6].kind == CELL_NONE && t.cells[7 * 8 + 7].kind == CELL_NONE);
+    arena_close(&a);
+}
+
+/* Depths are columns; the mean of all, where each has as many samples. */
+TEST(needles_by_depth)
+{
+    Arena a = {0};
+    SeriesSet set;
+    Series *s;
+    Table t;
+    const char *depth[] = {"depth"}, *layers[] = {"layer", "depth"};
+    series_set_init(&set, &a, "m");
+    T_STATUS_OK(table_needles(&t, &a, &set, 1));
+    T_OK(t.n_rows == 0);
+    T_STATUS_OK(series_add(&set, &s, SERIES_F64, "needles/n6_r2/accuracy", "", "", 1, depth,
+                           (int64_t[]){5}));
+    for (int i = 0; i < 5; i++)
+        ((double *)s->data)[i] = 0.5 + 0.1 * i;
+    T_STATUS_OK(series_add(&set, &s, SERIES_F64, "needles/n6_r2/stderr", "", "", 1, depth,
+                           (int64_t[]){5}));
+    for (int i = 0; i < 5; i++)
+        ((double *)s->data)[i] = 0.05;
+    T_STATUS_OK(series_add(&set, &s, SERIES_F64, "needles/n6_r2/span", "", "", 2, layers,
+                           (int64_t[]){2, 5}));
+    for (int i = 0; i < 10; i++)
+        ((double *)s->data)[i] = 0.01 * i;
+    T_STATUS_OK(table_needles(&t, &a, &set, 1));
+    T_OK(t.n_rows == 1 && t.n_columns == 7);
+    T_TEXT(t.columns[2], "depth 25 %");
+    T_NEAR(t.cells[6].value, 0.7, 1e-12);
+    T_NEAR(t.cells[6].error, 0.05 / sqrt(5), 1e-12);
+    T_STATUS_OK(table_needle_shares(&t, &a, &set, 1));
+    T_OK(t.n_rows == 1 && t.n_columns == 7);   // no series for the rest
+    T_NEAR(t.cells[2 + 4].value, (0.04 + 0.09) / 2, 1e-12);
+    T_STATUS_OK(table_needle_layers(&t, &a, &set, 1));
+    T_OK(t.n_rows == 2 && t.cells[7 + 1].integer == 1);
+    T_NEAR(t.cells[7 + 2].value, 0.05, 1e-12);
+    arena_close(&a);
+}
+
 TEST(layers_show_the_largest_of_all_heads)
 {
     Arena a = {0};
@@ -150,6 +253,12 @@ TEST(sets_without_figures_give_no_rows)
     T_STATUS_OK(table_accuracy(&t, &a, &set, 1));
     table_text(&b, &t);
     T_STATUS_OK(table_layers(&t, &a, &set, 1));
+    table_text(&b, &t);
+    T_STATUS_OK(table_paired(&t, &a, &set, 1));
+    table_text(&b, &t);
+    T_STATUS_OK(table_needle_layers(&t, &a, &set, 1));
+    table_text(&b, &t);
+    T_STATUS_OK(table_orders(&t, &a, &set, 1));
     table_text(&b, &t);
     T_TEXT(b.at, "");
     table_json(&b, &t);
