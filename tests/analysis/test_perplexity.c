@@ -117,6 +117,55 @@ TEST(progress_counts_tokens)
     tiny_close(&m);
 }
 
+/* Figures of a whole text, and those of its windows. */
+TEST(words_bytes_and_windows)
+{
+    static const char TEXT[] = "Where a word ends, another begins; and so on. ";
+    TinyModel  m;
+    Tokenizer *t;
+    Windows    w;
+    Perplexity p;
+    double     sum = 0, mean = 0, squares = 0, n_windows, spread = 0;
+    WindowOptions o = {.context = 8};
+    T_STATUS_OK(tiny_open(&m, "diff_gqa"));
+    T_STATUS_OK(tiny_tokenizer(&t, &m.arena, true));
+    T_STATUS_OK(windows_from_text(&w, &m.arena, t, "x", TEXT, sizeof TEXT - 1, &o));
+    Scorer sc = {.model = &m.model, .quant = {.bits = 16}};
+    T_STATUS_OK(score_run(&sc, &w.seq, logprob, best));
+    T_STATUS_OK(perplexity_run_windows(&p, &m.arena, &sc, &w));
+    for (int64_t i = 0; i < w.n_tokens; i++)
+        sum -= (double)logprob[i];
+    T_OK(p.n_words == 10 && p.n_bytes == sizeof TEXT - 1 && w.seq.n == 7);
+    T_NEAR(p.word_perplexity / exp(sum / 10), 1, 1e-12);
+    T_NEAR(p.byte_perplexity, exp(sum / (sizeof TEXT - 1)), 1e-12 * p.byte_perplexity);
+    T_NEAR(p.bits_per_byte, log2(p.byte_perplexity), 1e-12);
+    n_windows = (double)p.n_windows;
+    for (int64_t i = 0; i < w.seq.n; i++) {
+        double of = 0, n = (double)(w.seq.start[i + 1] - w.seq.start[i] - 1);
+        for (int64_t r = w.seq.start[i]; r < w.seq.start[i + 1]; r++)
+            of -= (double)logprob[r];
+        T_NEAR(p.window_nll[i], of * n_windows / (double)p.n_tokens, 1e-12);
+        mean += p.window_nll[i] / n_windows;
+        squares += (of - n * p.nll) * (of - n * p.nll);
+        spread = fmax(spread, fabs(of / n - p.nll));
+    }
+    T_NEAR(mean, p.nll, 1e-13);
+    T_NEAR(p.nll_error, sqrt(squares * 7 / 6) / (double)p.n_tokens, 1e-13);
+    T_OK(p.nll_error > 0 && p.nll_error < spread);
+    T_STATUS_OK(perplexity_run(&p, &sc, &w));
+    T_OK(!p.window_nll);
+    o.convention = WINDOWS_GPTQ;
+    T_STATUS_OK(windows_from_text(&w, &m.arena, t, "x", TEXT, sizeof TEXT - 1, &o));
+    T_STATUS_OK(perplexity_run(&p, &sc, &w));
+    T_OK(p.n_bytes == 0 && isnan(p.byte_perplexity) && isnan(p.word_perplexity));
+    T_OK(isnan(p.bits_per_byte) && p.nll > 0);
+    T_STATUS_OK(windows_slice(&w, &m.arena, &w, 0, 1));
+    T_STATUS_OK(perplexity_run(&p, &sc, &w));
+    T_OK(isnan(p.nll_error));  // a single window has no spread
+    tokenizer_close(t);
+    tiny_close(&m);
+}
+
 TEST(ids_outside_the_vocabulary_are_named)
 {
     TinyModel  m;
@@ -145,7 +194,7 @@ TEST(every_allocation_may_fail)
     size_t used = m.backend.arena.used;
     while (s != OK) {
         arena_fail_at(++k);
-        s = perplexity_run(&p, &sc, &w);
+        s = perplexity_run_windows(&p, &m.arena, &sc, &w);
         arena_fail_at(0);
         T_OK(s == OK || s == ERR_MEMORY);
         T_OK(m.backend.arena.used == used);  // what the pass took is given back
