@@ -425,6 +425,6 @@ TEST(a_killed_grid_goes_on)
     }
     T_OK(code == 0 && kills > 0);
     T_OK(!differ("whole.h5", "grid/study.h5"));
-    T_OK(fails(run(small_grid("compare", "--weights w4:g64 -o grid --resume")), 2,
+    T_OK(fails(run(small_grid("compare", "--weights w4:g64:gptq -o grid --resume")), 2,
                "--kl given", "--kl not given"));
 }
