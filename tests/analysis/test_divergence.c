@@ -191,12 +191,13 @@ TEST(batches_threads_and_backends_leave_no_trace)
     Scorer reference = {.model = &m.model, .quant = {.bits = 16}};
     T_STATUS_OK(divergence_run(&d, &sc, &reference, &w));
     T_OK(d.kl > 0);
+    size_t used = own.backend.arena.used;
     for (int i = 0; i < 12; i++) {
         sc.batch_tokens = BATCHES[i % 4];
         m.backend.n_threads = own.backend.n_threads = 1 + i / 4;
         reference.model = i % 2 ? &own.model : &m.model;
         T_STATUS_OK(divergence_run(&other, &sc, &reference, &w));
-        T_OK(memcmp(&d, &other, sizeof d) == 0);
+        T_OK(memcmp(&d, &other, sizeof d) == 0 && own.backend.arena.used == used);
     }
     tiny_close(&own);
     tiny_close(&m);
