@@ -21,7 +21,8 @@
  *              one; only tokens C/2 + 1 .. C - 1 are scored
  *   lm-eval    rolling windows of lm-evaluation-harness: the first is conditioned on
  *              BOS, else EOS, whether or not the tokenizer adds it; each later one on
- *              the token before it, the last on as many as fit
+ *              the token before it, the last on as many as fit. A BOS that the tokenizer
+ *              adds comes again as the text's first token and is predicted, as there
  *   gptq       whole windows, the first token of each not scored (GPTQ, AWQ, SmoothQuant) */
 typedef enum { WINDOWS_DISJOINT, WINDOWS_STRIDED, WINDOWS_LLAMA_CPP, WINDOWS_LM_EVAL,
                WINDOWS_GPTQ, N_WINDOW_CONVENTIONS } WindowConvention;

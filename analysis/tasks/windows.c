@@ -165,6 +165,19 @@ static void measure_text(Windows *w, const char *text, size_t n, const int64_t *
     w->n_words = count_words(text, w->n_bytes);
 }
 
+/* The harness encodes a text as its tokenizer does, so a BOS that this adds is a token of
+ * the text and is predicted from the BOS before it. Not where the text begins with its
+ * spelling. */
+static bool adds_special(Tokenizer *t, const char *text, size_t n, const WindowOptions *o)
+{
+    int32_t prefix = windows_prefix(t, o);
+    if (!CONVENTIONS[o->convention].any_prefix || o->no_bos || prefix < 0)
+        return false;
+    const char *spelling = tokenizer_piece(t, prefix);
+    size_t      k = strlen(spelling);
+    return k == 0 || n < k || memcmp(text, spelling, k) != 0;
+}
+
 Status windows_from_text(Windows *w, Arena *a, Tokenizer *t, const char *name,
                          const char *text, size_t n, const WindowOptions *o)
 {
@@ -175,7 +188,8 @@ Status windows_from_text(Windows *w, Arena *a, Tokenizer *t, const char *name,
     if (n == 0)
         FAIL(ERR_RANGE, "%s: the text is empty", name);
     TRY(check_options(o));
-    GUARD(tokenizer_encode(t, &tmp, text, n, false, &ids, &n_ids, &begin));
+    GUARD(tokenizer_encode(t, &tmp, text, n, adds_special(t, text, n, o), &ids, &n_ids,
+                           &begin));
     GUARD(windows_from_ids(w, a, name, ids, n_ids, windows_prefix(t, o), o));
     measure_text(w, text, n, begin, n_ids);
 out:

@@ -311,6 +311,23 @@ TEST(lm_eval_takes_a_bos_that_is_not_added)
     arena_close(&a);
 }
 
+/* As in lm-evaluation-harness 0.4.13, which gives log p(BOS | BOS) to a text's sum. */
+TEST(lm_eval_predicts_the_bos_that_the_tokenizer_adds)
+{
+    Arena      a = {0};
+    Tokenizer *t;
+    Windows    w;
+    WindowOptions o = {.context = 3, .convention = WINDOWS_LM_EVAL};
+    T_STATUS_OK(tiny_tokenizer(&t, &a, true));
+    T_STATUS_OK(windows_from_text(&w, &a, t, "x", "abcd", 4, &o));
+    T_OK(w.n_text == 5 && w.n_scored == 5 && w.n_bytes == 4);
+    T_OK(w.seq.ids[0] == TINY_BOS && w.seq.ids[1] == TINY_BOS && w.seq.targets[0] == TINY_BOS);
+    o.no_bos = true;
+    T_FAILS(windows_from_text(&w, &a, t, "x", "abcd", 4, &o), ERR_RANGE, "neither");
+    tokenizer_close(t);
+    arena_close(&a);
+}
+
 TEST(slices_count_anew)
 {
     Arena   a = {0};
