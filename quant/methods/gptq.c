@@ -284,7 +284,8 @@ Status gptq_encode(const RtnCodes *out, Matrix *m, Arena *scratch)
     CHECK(in && in->gram && in->k == m->k && m->damp >= 0 && isfinite(m->damp));
     CHECK(out->zeros || !m->scheme.asym);
     ArenaMark mark = arena_mark(scratch);
-    Gptq      g = {.m = m, .out = out, .f = m->factor, .N = m->n, .K = m->k, .n_threads = m->backend->n_threads,
+    Gptq      g = {.m = m, .out = out, .f = m->factor, .N = m->n, .K = m->k,
+                   .n_threads = m->backend->n_threads,
                    .groups = rtn_groups(&m->scheme, m->k),
                    .group = rtn_group_size(&m->scheme, m->k), .stride = factor_stride(m->k)};
     Status    s = run(&g, scratch);

@@ -84,8 +84,8 @@ static Status settings_of(const char **out, Grid *g, GridModel *m)
     const Settings *s = &g->se->s;
     *out = arena_printf(&m->arena, "%s--needles %s %s --samples %lld\n--order %s --orders %lld\n"
                         "outliers %s, --maps-layer %lld\n", m->settings,
-                        s->needles ? s->needles : "none", s->needle_form ? s->needle_form : "question",
-                        (long long)s->samples,
+                        s->needles ? s->needles : "none",
+                        s->needle_form ? s->needle_form : "question", (long long)s->samples,
                         s->order ? s->order : "none", (long long)s->orders,
                         g->record ? "recorded" : "not recorded", (long long)s->maps_layer);
     return *out ? OK : STATUS(ERR_MEMORY, "out of memory for the settings");

@@ -123,7 +123,8 @@ static Status bit_steps(FigureWork *w, LinePlot *p)
     ARENA_NEW(steps, &w->scratch, p->n_steps);
     for (int i = 0; i < p->n_steps; i++) {
         double bits = series_at(s, i);
-        steps[i] = bits == 16 && p->columns <= 2 ? "16 (exact)" : arena_printf(&w->scratch, "%.0f", bits);
+        bool   exact = bits == 16 && p->columns <= 2;   // where there is room to say so
+        steps[i] = exact ? "16 (exact)" : arena_printf(&w->scratch, "%.0f", bits);
         if (!steps[i])
             FAIL(ERR_MEMORY, "out of memory: picture of accuracy");
     }

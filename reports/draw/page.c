@@ -131,10 +131,11 @@ static void explanation(Page *p)
         "by a common scale that lets the largest just fit, and rounded. One number much larger "
         "than the others, an <b>outlier</b>, makes the steps coarse for all of them.</p>\n");
     if (p->outliers)
-        textbuf_add(p->b, "<p><b>Attention logits</b> say how strongly one token attends to another, before the "
-        "softmax turns them into shares. <b>Hidden states</b> are what each layer hands to the "
-        "next. For both, every value of the run was looked at as it was computed: the largest "
-        "and their places, the median, and how often each size occurs.</p>\n");
+        textbuf_add(p->b,
+            "<p><b>Attention logits</b> say how strongly one token attends to another, before "
+            "the softmax turns them into shares. <b>Hidden states</b> are what each layer hands "
+            "to the next. For both, every value of the run was looked at as it was computed: "
+            "the largest and their places, the median, and how often each size occurs.</p>\n");
     if (any_differential(p))
         textbuf_add(p->b,
             "<p>A <b>differential transformer</b> computes two attention maps a head and "

@@ -69,7 +69,8 @@ TEST(cells_are_single_runs)
     StudyOptions o = options(&b);
     o.progress = &progress;
     T_STATUS_OK(study_init(&s, &b.arena, &o));
-    T_OK(s.n_tasks == 3 && !study_cell(&s, 1, 2)->done && isnan(study_cell(&s, 1, 2)->text.perplexity));
+    const StudyCell *last = study_cell(&s, 1, 2);
+    T_OK(s.n_tasks == 3 && !last->done && isnan(last->text.perplexity));
     last_done = 0;
     T_STATUS_OK(study_weights(&s, 0, &b.m.model, &b.m.model));
     T_OK(last_done == s.total / 2 && last_total == s.total);
