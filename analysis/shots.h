@@ -28,6 +28,10 @@ typedef struct {
     int64_t  n_shots, n_permutations, n_queries, n_labels;
     double  *accuracy;          // [n_permutations]
     uint8_t *correct;           // [n_permutations, n_queries]
+    double  *loglik;            // [n_permutations, n_queries, n_labels]
+    int64_t *demonstrations;    // [n_permutations, n_shots] as they stood: number of the
+                                //   example in the file, from 0
+    int64_t *queries;           // [n_queries] the same
     double   mean, lowest, highest;
     double   stddev;            // of the permutations, sample; NaN for one
 } ShotScore;

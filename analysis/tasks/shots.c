@@ -111,28 +111,37 @@ static Status choose(Test *t)
     return OK;
 }
 
-/* The demonstrations of permutation number p as tokens, BOS first. */
-static Status prefix_of(Piece *out, Arena *a, const Test *t, int64_t p)
+/* Demonstrations in the order of permutation number p, out [n_shots]. */
+static Status permute(int64_t *out, Arena *a, const Test *t, int64_t p)
 {
     uint64_t state = random_stream(t->o->seed, 1 + p);
-    int64_t *any, *by_class, *place, bos = t->bos >= 0;
+    size_t   bytes = (size_t)t->n_shots * sizeof *out;
+    int64_t *any;
     ARENA_NEW(any, a, t->n_shots);
-    ARENA_NEW(by_class, a, t->n_shots);
+    memcpy(any, t->order, bytes);
+    random_shuffle(any, t->n_shots, &state);
+    if (t->o->by_class)
+        return examples_alternate(out, &t->e, any, t->n_shots, &state);
+    memcpy(out, any, bytes);
+    return OK;
+}
+
+/* Demonstrations in that order as tokens, BOS first. */
+static Status prefix_of(Piece *out, Arena *a, const Test *t, const int64_t *order)
+{
+    int64_t *place, bos = t->bos >= 0;
     ARENA_NEW(place, a, t->e.n);
     *out = (Piece){.n = bos};
     for (int64_t i = 0; i < t->n_shots; i++) {
-        any[i] = t->order[i];
         place[t->order[i]] = i;
         out->n += t->shots[i].n;
     }
-    random_shuffle(any, t->n_shots, &state);
-    TRY(examples_alternate(by_class, &t->e, any, t->n_shots, &state));
     ARENA_NEW(out->ids, a, out->n);
     int32_t *to = out->ids;
     if (bos)
         *to++ = t->bos;
     for (int64_t i = 0; i < t->n_shots; i++) {
-        const Piece *s = &t->shots[place[t->o->by_class ? by_class[i] : any[i]]];
+        const Piece *s = &t->shots[place[order[i]]];
         memcpy(to, s->ids, (size_t)s->n * sizeof *to);
         to += s->n;
     }
@@ -198,41 +207,37 @@ static int64_t best_of(const double *x, int64_t n)
     return best;
 }
 
-static Status ask_chunk(uint8_t *correct, Arena *a, const Test *t, const Piece *prefix,
-                        int64_t first, int64_t end, Scorer *sc)
+/* loglik [n_queries, n_labels] of one permutation. */
+static Status ask_all(double *loglik, Arena *a, const Test *t, const int64_t *order,
+                      Scorer *sc)
 {
-    int64_t L = t->e.n_labels;
-    Choice  c;
-    double *loglik;
-    TRY(make_item(&c, a, t, prefix, first, end));
-    ARENA_NEW(loglik, a, c.n_requests);
-    TRY(choice_run(&c, sc, loglik, NULL));
-    for (int64_t i = first; i < end; i++)
-        correct[i] = best_of(loglik + (i - first) * L, L) ==
-                     t->e.at[t->order[t->n_shots + i]].label;
+    Piece prefix = {0};
+    TRY(prefix_of(&prefix, a, t, order));
+    for (int64_t first = 0, end; first < t->n_queries; first = end) {
+        ArenaMark mark = arena_mark(a);
+        Choice    c;
+        end = chunk_end(t, &prefix, first);
+        TRY(make_item(&c, a, t, &prefix, first, end));
+        TRY(choice_run(&c, sc, loglik + first * t->e.n_labels, NULL));
+        arena_rewind(a, mark);
+    }
     return OK;
 }
 
-static Status ask_all(ShotScore *out, const Test *t, int64_t p, Scorer *sc)
+static Status run_permutation(ShotScore *out, Arena *a, const Test *t, int64_t p, Scorer *sc)
 {
+    int64_t  L = t->e.n_labels, right = 0;
     uint8_t *correct = out->correct + p * t->n_queries;
-    Arena    tmp = {0};
-    Piece    prefix = {0};
-    int64_t  right = 0;
-    Status   s = OK;
-    GUARD(prefix_of(&prefix, &tmp, t, p));
-    for (int64_t first = 0, end; first < t->n_queries; first = end) {
-        ArenaMark mark = arena_mark(&tmp);
-        end = chunk_end(t, &prefix, first);
-        GUARD(ask_chunk(correct, &tmp, t, &prefix, first, end, sc));
-        arena_rewind(&tmp, mark);
-    }
-    for (int64_t i = 0; i < t->n_queries; i++)
+    double  *loglik = out->loglik + p * t->n_queries * L;
+    int64_t *order = out->demonstrations + p * t->n_shots;
+    TRY(permute(order, a, t, p));
+    TRY(ask_all(loglik, a, t, order, sc));
+    for (int64_t i = 0; i < t->n_queries; i++) {
+        correct[i] = best_of(loglik + i * L, L) == t->e.at[out->queries[i]].label;
         right += correct[i];
+    }
     out->accuracy[p] = (double)right / (double)t->n_queries;
-out:
-    arena_close(&tmp);
-    return s;
+    return OK;
 }
 
 static void summarize(ShotScore *s)
@@ -257,8 +262,16 @@ static Status run(ShotScore *out, Arena *a, Test *t, const char *path, Scorer *s
                        .n_queries = t->n_queries, .n_labels = t->e.n_labels};
     ARENA_NEW(out->accuracy, a, out->n_permutations);
     ARENA_NEW(out->correct, a, out->n_permutations * out->n_queries);
-    for (int64_t p = 0; p < out->n_permutations; p++)
-        TRY(ask_all(out, t, p, sc));
+    ARENA_NEW(out->loglik, a, out->n_permutations * out->n_queries * out->n_labels);
+    ARENA_NEW(out->demonstrations, a, out->n_permutations * out->n_shots);
+    ARENA_NEW(out->queries, a, out->n_queries);
+    for (int64_t i = 0; i < out->n_queries; i++)
+        out->queries[i] = t->order[t->n_shots + i];
+    for (int64_t p = 0; p < out->n_permutations; p++) {
+        ArenaMark mark = arena_mark(t->arena);
+        TRY(run_permutation(out, t->arena, t, p, sc));
+        arena_rewind(t->arena, mark);
+    }
     summarize(out);
     return OK;
 }

@@ -172,6 +172,32 @@ TEST(episodes_are_what_they_should_be)
         }
 }
 
+/* Sentences of 20 tokens: whatever the context, less than that is left of it. */
+TEST(contexts_are_filled_to_the_sentence)
+{
+    int full = 0, barely = 0;
+    for (int64_t context = 300; context < 325; context++) {
+        Made          m;
+        NeedleOptions o = options(3, 1, NEEDLES_STATEMENT);
+        static char   text[1000];
+        for (int i = 0; i < 40; i++)
+            strcpy(text + 20 * i, "nothing to be seen. ");
+        o.filler = text;
+        o.n_filler = 800;
+        o.context = context;
+        T_STATUS_OK(make(&m, &o));
+        for (int64_t i = 0; i < m.nd.n; i++) {
+            int64_t left = context - (m.nd.episodes.seq.start[i + 1] -
+                                      m.nd.episodes.seq.start[i] + 1);
+            T_OK(left >= 0 && left < 20);
+            full += left == 0;
+            barely += left == 19;
+        }
+        unmake(&m);
+    }
+    T_OK(full > 0 && barely > 0);
+}
+
 /* The words that stand for R answers, exactly. */
 TEST(question_and_answers_read_well)
 {
@@ -292,13 +318,16 @@ TEST(filler_is_cut_where_sentences_end)
     T_STATUS_OK(tokenizer_open(&t, &a, check_path("pair/diff")));
     T_STATUS_OK(filler_cut(&f, &a, t, &o));
     T_OK(f.n == 8);
-    int64_t at = 2;
+    int64_t at = 2, n_ids;
+    int32_t *ids;
+    T_STATUS_OK(tokenizer_encode(t, &a, text, strlen(text), false, &ids, &n_ids, NULL));
     for (int i = 0; i < 8; i++) {
         T_OK(f.start[i] == at);
         at += (int64_t)strlen(PARTS[i]);
         T_OK(f.tokens[i + 1] >= f.tokens[i] && f.tokens[i + 1] <= at);
     }
     T_OK(f.start[8] == at && at == (int64_t)strlen(text));
+    T_OK(f.tokens[8] == n_ids && n_ids < at && f.tokens[0] <= 2);
     tokenizer_close(t);
     arena_close(&a);
 }
@@ -571,6 +600,9 @@ TEST(every_needle_may_be_there)
     for (int i = 0; i < NEEDLES_CITIES; i++) {
         char fact[60];
         snprintf(fact, sizeof fact, "The magic number of %s is ", NEEDLES_CITY[i]);
+        T_OK(count(l.context, fact) == 1);
+        const char *number = strstr(l.context, fact) + strlen(fact);
+        snprintf(fact, sizeof fact, " is %.5s", number);
         T_OK(count(l.context, fact) == 1);
     }
     unmake(&m);

@@ -9,14 +9,21 @@
 #include "tests/analysis/ref_tiny.h"
 #include "tests/check.h"
 
-/* 14 examples of three labels: 7 of "ab", 4 of "xyz", 3 of "9". The tiny tokenizer has no
- * newline: model and tokenizer are those of the example pair. */
+/* 14 examples of three labels: 7 of "Oslo", 4 of "Kyiv and Riga", 3 of "9". The tiny tokenizer
+ * has no newline: model and tokenizer are those of the example pair. */
 enum { EXAMPLES = 14, LABELS = 3, CONTEXT = 400 };
-static const char *const LABEL[LABELS] = {"ab", "xyz", "9"};
+static const char *const LABEL[LABELS] = {"Oslo", "Kyiv and Riga", "9"};
 
 static int label_of(int i)
 {
     return i % 2 == 0 ? 0 : i % 4 == 1 ? 1 : 2;
+}
+
+static const char *text_of(int i)
+{
+    /* Told again and again, with one label and another: the order matters. */
+    static const char *const TEXT[] = {"Lisbon", "The city of Rome", "Paris"};
+    return TEXT[i % 3];
 }
 
 static const char *examples(void)
@@ -25,9 +32,9 @@ static const char *examples(void)
     char       *at = text;
     for (int i = 0; i < EXAMPLES; i++)
         at += label_of(i) == 2
-                  ? sprintf(at, "{\"text\": \"item %c is\", \"label\": 9}\n", 'a' + i)
-                  : sprintf(at, "{\"label\": \"%s\", \"text\": \"item %c%.*s is\"}\n",
-                            LABEL[label_of(i)], 'a' + i, i % 3, "xx");
+                  ? sprintf(at, "{\"text\": \"%s\", \"label\": 9}\n", text_of(i))
+                  : sprintf(at, "{\"label\": \"%s\", \"text\": \"%s\"}\n",
+                            LABEL[label_of(i)], text_of(i));
     return text;
 }
 
@@ -65,31 +72,45 @@ static ShotOptions options(void)
     return (ShotOptions){.shots = 6, .permutations = 3, .context = CONTEXT, .seed = 5};
 }
 
-/* --- by brute force: one demonstration, two queries, every choice of them --- */
+/* --- by brute force --- */
 
-/* log p of the label's tokens after demonstration d and query q, in double. */
-static double loglik(Bench *b, const char *demonstration, const char *query, const char *label)
+/* Tokens of text behind ids[n]; returns their number. */
+static int64_t add_tokens(Bench *b, int32_t *ids, int64_t n, const char *text)
 {
-    static double logprob[CONTEXT];
-    int32_t  ids[CONTEXT] = {tokenizer_bos(b->t)}, targets[CONTEXT], best[CONTEXT], *piece;
-    char     text[200];
-    int64_t  n = 1, k, context;
-    if (tokenizer_encode(b->t, &b->arena, demonstration, strlen(demonstration), false, &piece,
-                         &k, NULL) != OK)
-        return NAN;
-    memcpy(ids + n, piece, (size_t)k * sizeof *piece);
-    n += k;
-    if (tokenizer_encode(b->t, &b->arena, query, strlen(query), false, &piece, &k, NULL) != OK)
-        return NAN;
-    context = n + k;
-    snprintf(text, sizeof text, "%s %s", query, label);
+    int32_t *piece;
+    int64_t  k;
     if (tokenizer_encode(b->t, &b->arena, text, strlen(text), false, &piece, &k, NULL) != OK)
-        return NAN;
+        return -1;
     memcpy(ids + n, piece, (size_t)k * sizeof *piece);
-    n += k;
+    return k;
+}
+
+static int64_t add_shots(Bench *b, int32_t *ids, const int64_t *order, int64_t n_shots)
+{
+    char    text[200];
+    int64_t n = 1;
+    ids[0] = tokenizer_bos(b->t);
+    for (int64_t i = 0; i < n_shots; i++) {
+        int x = (int)order[i];
+        snprintf(text, sizeof text, "%s\nLabel: %s\n\n", text_of(x), LABEL[label_of(x)]);
+        n += add_tokens(b, ids, n, text);
+    }
+    return n;
+}
+
+/* log p of the label after demonstrations and query, one sequence in double. */
+static double loglik_of(Bench *b, const int64_t *order, int64_t n_shots, int query, int label)
+{
+    static double  logprob[CONTEXT];
+    static int32_t ids[CONTEXT], targets[CONTEXT], best[CONTEXT];
+    char    text[200];
+    int64_t prefix = add_shots(b, ids, order, n_shots);
+    snprintf(text, sizeof text, "%s\nLabel:", text_of(query));
+    int64_t context = prefix + add_tokens(b, ids, prefix, text);
+    snprintf(text, sizeof text, "%s\nLabel: %s", text_of(query), LABEL[label]);
+    int64_t n = prefix + add_tokens(b, ids, prefix, text), start[2] = {0, n - 1};
     for (int64_t t = 0; t < n - 1; t++)
         targets[t] = t + 1 < context ? -1 : ids[t + 1];
-    int64_t   start[2] = {0, n - 1};
     Sequences s = {.n = 1, .start = start, .ids = ids, .targets = targets};
     if (tiny_score(&b->model, (RunQuant){.bits = 16}, &s, logprob, best) != OK)
         return NAN;
@@ -99,44 +120,69 @@ static double loglik(Bench *b, const char *demonstration, const char *query, con
     return sum;
 }
 
-/* Three examples, two labels: the demonstration is one of them, the others are asked. */
-TEST(answers_are_the_likelier_labels)
+/* The demonstrations of all permutations are the same; they and the queries are apart. */
+static bool is_drawn_well(const ShotScore *s, const ShotOptions *o)
 {
-    static const char *const TEXT[] = {"The answer", "It is so", "Use the option"};
-    static const int         WHICH[] = {0, 1, 0};
-    static const char *const WORD[] = {"the", "use"};
-    char  lines[400] = "", demonstration[80], query[80];
-    Bench b;
-    int   seen = 0;
-    T_STATUS_OK(bench_open(&b));
-    for (int i = 0; i < 3; i++)
-        sprintf(lines + strlen(lines), "{\"text\":\"%s\",\"label\":\"%s\"}\n", TEXT[i],
-                WORD[WHICH[i]]);
-    for (uint64_t seed = 0; seed < 6; seed++) {
-        ShotScore   s;
-        ShotOptions o = options();
-        o.shots = o.permutations = 1;
-        o.seed = seed;
-        T_STATUS_OK(ask(&s, &b, lines, &o));
-        T_OK(s.n_queries == 2 && s.n_labels == 2 && s.n_shots == 1 && isnan(s.stddev));
-        bool found = false;
-        for (int d = 0; d < 3; d++) {   // the demonstration that explains what came
-            int right = 0;
-            snprintf(demonstration, sizeof demonstration, "%s\nLabel: %s\n\n", TEXT[d],
-                     WORD[WHICH[d]]);
-            for (int q = 0; q < 3; q++) {
-                snprintf(query, sizeof query, "%s\nLabel:", TEXT[q]);
-                double x = loglik(&b, demonstration, query, WORD[0]);
-                double y = loglik(&b, demonstration, query, WORD[1]);
-                T_OK(fabs(x - y) > 1e-4);
-                right += q != d && (x < y) == WHICH[q];
-            }
-            seen |= 1 << right;
-            found = found || right == (int)lround(2 * s.accuracy[0]);
+    int64_t used[EXAMPLES] = {0};
+    for (int64_t i = 0; i < s->n_queries; i++)
+        used[s->queries[i]] += 100;
+    for (int64_t p = 0; p < s->n_permutations; p++)
+        for (int64_t i = 0; i < s->n_shots; i++) {
+            int64_t *x = &s->demonstrations[p * s->n_shots + i];
+            used[*x]++;
+            /* Six of three classes are two of each. */
+            if (o->by_class && i >= 3 && label_of((int)x[0]) != label_of((int)x[-3]))
+                return false;
         }
-        T_OK(found);
+    int64_t n[3] = {0};
+    for (int i = 0; i < EXAMPLES; i++)
+        n[used[i] == 0 ? 0 : used[i] == 100 ? 1 : used[i] == s->n_permutations ? 2 : 0]++;
+    return n[1] == s->n_queries && n[2] == s->n_shots;
+}
+
+TEST(likelihoods_are_those_of_whole_prompts)
+{
+    Bench       b;
+    ShotScore   s;
+    ShotOptions o = options();
+    T_STATUS_OK(bench_open(&b));
+    for (int by_class = 0; by_class < 2; by_class++) {
+        o.by_class = by_class;
+        o.queries = 7;
+        T_STATUS_OK(ask(&s, &b, examples(), &o));
+        T_OK(s.n_shots == 6 && s.n_queries == 7 && is_drawn_well(&s, &o));
+        for (int p = 0; p < 3; p++)
+            for (int i = 0; i < 7; i++) {
+                const int64_t *order = s.demonstrations + p * 6;
+                double x[LABELS];
+                int    best = 0;
+                for (int k = 0; k < LABELS; k++) {
+                    x[k] = loglik_of(&b, order, 6, (int)s.queries[i], k);
+                    /* f32 logits of some tens: their rounding, through 4 layers */
+                    T_NEAR(s.loglik[(p * 7 + i) * LABELS + k], x[k], 2e-4);
+                    best = x[k] > x[best] ? k : best;
+                }
+                T_OK(s.correct[p * 7 + i] == (best == label_of((int)s.queries[i])));
+            }
     }
-    T_OK(seen != 1 && seen != 2 && seen != 4);   // they differ: the test can fail
+    bench_close(&b);
+}
+
+TEST(orders_differ)
+{
+    Bench       b;
+    ShotScore   s;
+    ShotOptions o = options();
+    T_STATUS_OK(bench_open(&b));
+    T_STATUS_OK(ask(&s, &b, examples(), &o));
+    T_OK(memcmp(s.demonstrations, s.demonstrations + 6, 48) != 0);
+    T_OK(memcmp(s.demonstrations + 6, s.demonstrations + 12, 48) != 0);
+    int alternate = 0;   // no order by class here: 6 of 90 would look like one
+    for (int p = 0; p < 3; p++)
+        for (int i = 3; i < 6; i++)
+            alternate += label_of((int)s.demonstrations[p * 6 + i]) ==
+                         label_of((int)s.demonstrations[p * 6 + i - 3]);
+    T_OK(alternate < 9);
     bench_close(&b);
 }
 
@@ -144,10 +190,12 @@ TEST(figures_are_those_of_the_permutations)
 {
     Bench     b;
     ShotScore s, again;
+    bool      differ = false;
     T_STATUS_OK(bench_open(&b));
-    for (int by_class = 0; by_class < 2; by_class++) {
+    for (int turn = 0; turn < 6; turn++) {
         ShotOptions o = options();
-        o.by_class = by_class;
+        o.by_class = turn % 2;
+        o.seed += (uint64_t)turn;
         T_STATUS_OK(ask(&s, &b, examples(), &o));
         T_OK(s.n_permutations == 3 && s.n_queries == 8 && s.n_labels == 3 && s.n_shots == 6);
         double sum = 0, sum2 = 0, low = 1, high = 0;
@@ -164,9 +212,11 @@ TEST(figures_are_those_of_the_permutations)
         T_NEAR(s.mean, sum / 3, 1e-15);
         T_OK(s.lowest == low && s.highest == high);
         T_NEAR(s.stddev, sqrt(fmax(0, (sum2 - sum * sum / 3) / 2)), 1e-7);
+        differ = differ || high > low;
         T_STATUS_OK(ask(&again, &b, examples(), &o));
         T_OK(memcmp(again.correct, s.correct, 24) == 0);
     }
+    T_OK(differ);   // or nothing here could fail
     bench_close(&b);
 }
 
@@ -184,19 +234,29 @@ TEST(as_many_as_fit)
     T_STATUS_OK(ask(&s, &b, examples(), &o));
     T_OK(s.n_shots == EXAMPLES - 4 && s.n_queries == 4);
     o.queries = 0;
-    int64_t last = 0;
-    for (o.context = 30; o.context < 120; o.context += 10) {   // more context, more of them
+    int64_t last = 0, full = 0;
+    for (o.context = 30; o.context < 120; o.context++) {   // more context, more of them
         if (shots_run(&s, &b.arena, b.t, tiny_file("s.jsonl", examples()), &o,
                       &(Scorer){.model = &b.model, .quant = {.bits = 16}}) != OK)
             continue;
         T_OK(s.n_shots >= last && s.n_shots + s.n_queries == EXAMPLES);
+        static int32_t ids[CONTEXT];
+        int64_t n = add_shots(&b, ids, s.demonstrations, s.n_shots), longest = 0;
+        for (int i = 0; i < EXAMPLES; i++) {
+            char text[200];
+            snprintf(text, sizeof text, "%s\nLabel: Kyiv and Riga", text_of(i));
+            int64_t k = add_tokens(&b, ids, n, text);
+            longest = k > longest ? k : longest;
+        }
+        T_OK(n + longest <= o.context);
+        full += n + longest == o.context;
         last = s.n_shots;
         o.shots = s.n_shots + 1;   // one more is too many
         if (o.shots < EXAMPLES)
             T_FAILS(ask(&s, &b, examples(), &o), ERR_RANGE, "demonstrations fit a context");
         o.shots = 0;
     }
-    T_OK(last > 2);
+    T_OK(last > 2 && full > 0);
     bench_close(&b);
 }
 
