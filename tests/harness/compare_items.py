@@ -4,10 +4,6 @@
 One line a task: items, requests, the largest relative difference of a log-likelihood, acc
 and acc_norm of both. Names every request above the limit, every other verdict on an item
 and every other answer to "greedy". Exit status 1 where there is any.
-
-A verdict may differ only where it hangs on less than the arithmetic of f32 tells: the two
-best choices (of their sums, or per character) closer together than LIMIT. Such ties are
-counted, not excused: acc and acc_norm must still be equal.
 """
 import json
 import sys
@@ -55,7 +51,8 @@ def main():
               f"largest difference {worst:.1e}; acc {a['acc']:.4f} {b['acc']:.4f}"
               + (f"; acc_norm {a['acc_norm']:.4f} {b['acc_norm']:.4f}" if "acc_norm" in a else ""))
         failed += bad
-    print("\n".join(failed[:60]))
+    for line in failed[:60]:
+        print(line)
     sys.exit(bool(failed))
 
 
