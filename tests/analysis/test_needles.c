@@ -172,30 +172,44 @@ TEST(episodes_are_what_they_should_be)
         }
 }
 
-/* Sentences of 20 tokens: whatever the context, less than that is left of it. */
-TEST(contexts_are_filled_to_the_sentence)
+/* All sentences alike: whatever the context, less than the tokens of one are left of it. */
+static void check_fill(const char *folder)
 {
-    int full = 0, barely = 0;
-    for (int64_t context = 300; context < 325; context++) {
-        Made          m;
+    static char text[20 * 80 + 1];
+    Arena       a = {0};
+    Tokenizer  *t;
+    int64_t     full = 0, barely = 0;
+    T_STATUS_OK(folder ? tokenizer_open(&t, &a, check_path(folder))
+                       : tiny_tokenizer(&t, &a, true));
+    for (int i = 0; i < 80; i++)
+        strcpy(text + 20 * i, "nothing to be seen. ");
+    for (int64_t context = 200; context < 225; context++) {
+        Needles       nd;
+        Filler        f;
         NeedleOptions o = options(3, 1, NEEDLES_STATEMENT);
-        static char   text[1000];
-        for (int i = 0; i < 40; i++)
-            strcpy(text + 20 * i, "nothing to be seen. ");
         o.filler = text;
-        o.n_filler = 800;
+        o.n_filler = strlen(text);
         o.context = context;
-        T_STATUS_OK(make(&m, &o));
-        for (int64_t i = 0; i < m.nd.n; i++) {
-            int64_t left = context - (m.nd.episodes.seq.start[i + 1] -
-                                      m.nd.episodes.seq.start[i] + 1);
-            T_OK(left >= 0 && left < 20);
+        T_STATUS_OK(needles_make(&nd, &a, t, &o));
+        T_STATUS_OK(filler_cut(&f, &a, t, &o));
+        const int64_t *start = nd.episodes.seq.start, one = f.tokens[2] - f.tokens[1];
+        for (int64_t i = 0; i < nd.n; i++) {
+            int64_t left = context - (start[i + 1] - start[i] + 1);
+            T_OK(left >= 0 && left < one);
             full += left == 0;
-            barely += left == 19;
+            barely += left == one - 1;
         }
-        unmake(&m);
     }
     T_OK(full > 0 && barely > 0);
+    tokenizer_close(t);
+    arena_close(&a);
+}
+
+/* The pair's tokens reach from one sentence into the next, the tiny ones do not. */
+TEST(contexts_are_filled_to_the_sentence)
+{
+    check_fill(NULL);
+    check_fill("pair/diff");
 }
 
 /* The words that stand for R answers, exactly. */
@@ -589,7 +603,7 @@ TEST(every_needle_may_be_there)
     NeedleOptions o = options(NEEDLES_CITIES, NEEDLES_CITIES, NEEDLES_STATEMENT);
     o.samples = 1;
     o.context = 12000;
-    char *text = malloc(20000);
+    char *text = malloc(20001);
     for (int i = 0; i < 1000; i++)
         strcpy(text + 20 * i, i % 3 ? "nothing to be seen. " : "there is no needle. ");
     o.filler = text;

@@ -22,7 +22,7 @@ static int label_of(int i)
 static const char *text_of(int i)
 {
     /* Told again and again, with one label and another: the order matters. */
-    static const char *const TEXT[] = {"Lisbon", "The city of Rome", "Paris"};
+    static const char *const TEXT[] = {"The magic number of Lisbon is", "Rome", "Paris is"};
     return TEXT[i % 3];
 }
 
@@ -145,9 +145,11 @@ TEST(likelihoods_are_those_of_whole_prompts)
     Bench       b;
     ShotScore   s;
     ShotOptions o = options();
+    int64_t     said = 0;   // labels that were best, a bit each
     T_STATUS_OK(bench_open(&b));
-    for (int by_class = 0; by_class < 2; by_class++) {
-        o.by_class = by_class;
+    for (int turn = 0; turn < 4; turn++) {
+        o.by_class = turn % 2;
+        o.seed++;
         o.queries = 7;
         T_STATUS_OK(ask(&s, &b, examples(), &o));
         T_OK(s.n_shots == 6 && s.n_queries == 7 && is_drawn_well(&s, &o));
@@ -163,8 +165,10 @@ TEST(likelihoods_are_those_of_whole_prompts)
                     best = x[k] > x[best] ? k : best;
                 }
                 T_OK(s.correct[p * 7 + i] == (best == label_of((int)s.queries[i])));
+                said |= 1 << best;
             }
     }
+    T_OK(said != 1 && said != 2 && said != 4);
     bench_close(&b);
 }
 
