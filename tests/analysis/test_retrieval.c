@@ -77,7 +77,8 @@ TEST(long_contexts_lose_their_left)
     unload(&l);
 }
 
-#define GIVEN(parts) "{\"id\":\"g\",\"n\":1,\"context\":\"ab \",\"answer\":\"42! x\\u00e9y 7.\"," \
+#define GIVEN(parts) "{\"id\":\"g\",\"n\":1,\"context\":\"ab \"," \
+                     "\"answer\":\"42! x\\u00e9y 7.\"," \
                      "\"span\":[0,1],\"given\":" parts "}\n"
 
 /* " 42! xey 7." after "ab": tokens _ 42 ! _ x c3 a9 y _ 7 . */
