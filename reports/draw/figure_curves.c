@@ -9,7 +9,7 @@
 #include "reports/tables.h"
 
 enum { STEPS_AN_OCTAVE = 16, OCTAVE_STEPS = 300 * STEPS_AN_OCTAVE, MAX_PANELS = 64,
-       SHORT_PANEL = 360 };
+       SHORT_PANEL = 360, ROW_PANELS = 4 };
 
 /* --- how often values are large --- */
 
@@ -216,7 +216,9 @@ static Status add_panels(FigureWork *w, LinePlot *p, PlotPanel *panels, const ch
             table_attr_part(&w->scratch, &w->sets[model], "eval_weights", ',', v);
         PlotPanel  *panel = &panels[p->n_panels];
         TRY(cell_panel(w, task, kind, panel));
+        bool named = v > 0 && n <= ROW_PANELS;   // by the first of its row
         panel->title = !task   ? n > 1 ? kind : NULL
+                       : named ? kind
                        : n > 1 ? arena_printf(&w->scratch, "%s, %s", task, kind)
                                : task;
         if (task && !panel->title)
@@ -231,7 +233,7 @@ static Status add_panels(FigureWork *w, LinePlot *p, PlotPanel *panels, const ch
 static void set_columns(FigureWork *w, LinePlot *p)
 {
     int model = 0, n = n_kinds(w, &model);
-    int64_t most = n > 1 ? i64_min(n, 4) : 2;
+    int64_t most = n > 1 ? i64_min(n, ROW_PANELS) : 2;
     p->columns = (int)i64_min(p->n_panels, most);
     p->height = n > 1 ? SHORT_PANEL : 0;
 }
