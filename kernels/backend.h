@@ -53,19 +53,29 @@ typedef struct {
     int32_t first, end;
 } Span;
 
-/* Causal attention with one or two maps a head, in canonical order:
- *   q [T, H*M, d]  map m of head h is q row h*M + m
- *   k [S, G*M, d]  map m of group g is k row g*M + m; head h uses g = h / (H/G)
- *   v [S, G, dv]   dv = d * M
+/* Causal attention with one or two maps a head, in canonical order. Heads go in blocks of
+ * n_signals, which share one noise map; a block has n_signals + 1 rows of q, the noise last
+ * (n_maps 1: no noise, a row a head). With b = h / n_signals:
+ *   q [T, Q, d]     map 0 of head h: row b (n_signals + 1) + h mod n_signals
+ *                   map 1:           row b (n_signals + 1) + n_signals
+ *   k [S, G*K, d]   map m of group g is row g*K + m, or g where shared_keys (K = 1, else
+ *                   K = n_maps); head h uses g = h / (H/G)
+ *   v [S, G, dv]
  *   out [T, H, dv] = A1 v - lambda A2 v, A = softmax(q k^T * scale, causal)
  * then, where norm_eps >= 0, each head's dv values are divided by their RMS
  * (eps inside the root), times norm_weight[dv] if given, times out_scale.
  * Keys: sequence b has keys key_start[b] .. key_start[b+1] of k and v; its
- * T_b queries are the last T_b of its S_b keys (a cache gives S_b > T_b). */
+ * T_b queries are the last T_b of its S_b keys (a cache gives S_b > T_b). A query looks
+ * back on `reach` keys, itself among them. */
 typedef struct {
     int64_t        n_heads, n_groups, n_maps, head_dim;
+    int64_t        n_signals;        // 0 and 1: each head has its own noise map
+    bool           shared_keys;      // both maps of a head look at the same keys
+    int64_t        value_dim;        // dv; 0: d * n_maps
+    int64_t        reach;            // 0: all keys before it
     float          scale;
     float          lambda;           // n_maps == 2 only
+    const float   *lambda_rows;      // [T,H] in the backend's memory, in place of lambda; or NULL
     float          norm_eps;         // < 0: no norm
     const float   *norm_weight;      // [dv] in the backend's memory, or NULL
     float          out_scale;
@@ -114,6 +124,26 @@ typedef struct {
     bool wide;
 } RowRounding;
 
+/* A norm of rows, or of each head of a row by itself.
+ *   RMS      y = w x / sqrt(mean x^2 + eps)
+ *   centred  y = w (x - mean) / sqrt(mean (x - mean)^2 + eps) + b   (LayerNorm) */
+typedef struct {
+    Tensor w, b;      // [width], or [heads * width] where each head has its own; b data NULL: 0,
+                      //   w data NULL: 1
+    float  eps;
+    bool   centred;
+} Norm;
+
+/* Mamba-1's selective scan (arXiv 2312.00752, 3.2 and algorithm 2), channel c, state n:
+ *   delta_t = softplus(dt_t + dt_bias)
+ *   h_t = exp(delta_t A) h_(t-1) + delta_t B_t u_t,   y_t = sum_n C_t h_t + D u_t
+ * u, dt [T,E]; bc [T,2N]: B, then C; h starts at 0, or at state [E,N], which then holds the
+ * last one (one sequence). */
+typedef struct {
+    int64_t n_states;        // N
+    Tensor  a, d, dt_bias;   // A = -exp(A_log) [E,N]; D [E]; [E]
+} Scan;
+
 /* Keys and values share scales in groups of so many. */
 enum { KV_GROUP = 32 };
 
@@ -134,7 +164,13 @@ typedef struct {
                    const int32_t *positions);
     Status (*attention)(Backend *, Tensor *out, const Tensor *q, const Tensor *k,
                         const Tensor *v, const Attention *);
+    Status (*norm)(Backend *, Tensor *y, const Tensor *x, int64_t heads, const Norm *);
     Status (*glu)(Backend *, Tensor *gate, const Tensor *up, Activation);
+    Status (*poly_glu)(Backend *, Tensor *gate, const Tensor *up, const float poly[4]);
+    Status (*convolve)(Backend *, Tensor *y, const Tensor *x, const Tensor *w, const Tensor *b,
+                       const Batch *, Tensor *state);
+    Status (*scan)(Backend *, Tensor *y, const Tensor *u, const Tensor *dt, const Tensor *bc,
+                   const Scan *, const Batch *, Tensor *state);
     Status (*add)(Backend *, Tensor *y, const Tensor *x);
     Status (*fakequant_rows)(Backend *, Tensor *x, const Batch *, const RowRounding *);
     Status (*fakequant_kv)(Backend *, Tensor *k, Tensor *v, const Batch *, int64_t head_dim,
@@ -188,14 +224,29 @@ MUST_USE Status op_linear(Backend *be, Tensor *y, const Tensor *x, const Linear 
 MUST_USE Status op_embed(Backend *be, Tensor *y, const Tensor *table, const int32_t *ids);
 /* y [T,C] = x * w / sqrt(mean x^2 + eps); y may be x. */
 MUST_USE Status op_rmsnorm(Backend *be, Tensor *y, const Tensor *x, const Tensor *w, float eps);
+/* Norms each of the heads of every row of x [T, heads * width] by itself; y may be x. */
+MUST_USE Status op_norm(Backend *be, Tensor *y, const Tensor *x, int64_t heads, const Norm *n);
 /* x [T, heads*d] in place; cs, sn [P, rot/2], rot <= d: pairs (i, i + rot/2) of
  * each head turn by the angle of row positions[t] (host); the rest passes. */
 MUST_USE Status op_rope(Backend *be, Tensor *x, int64_t heads, const Tensor *cs,
                         const Tensor *sn, const int32_t *positions);
 MUST_USE Status op_attention(Backend *be, Tensor *out, const Tensor *q, const Tensor *k,
                              const Tensor *v, const Attention *a);
-/* gate [T,F] = act(gate) * up [T,F] */
+/* gate [T,F] = act(gate) * up [T,F]; up NULL: act(gate) */
 MUST_USE Status op_glu(Backend *be, Tensor *gate, const Tensor *up, Activation act);
+/* gate [T,F] = PolyNorm(gate) * up [T,F] (architectures.md 5.1; arXiv 2411.03884):
+ *   poly[0] N(g^3) + poly[1] N(g^2) + poly[2] N(g) + poly[3],  N(z) = z / sqrt(mean z^2 + 1e-6)
+ * means over the row, sums in double: |g| up to 1e10 stays finite. poly: host. */
+MUST_USE Status op_poly_glu(Backend *be, Tensor *gate, const Tensor *up, const float poly[4]);
+/* Causal convolution of each channel over the rows of its sequence, then SiLU:
+ *   y[t,e] = silu(b[e] + sum_j w[e,j] x[t - (J - 1) + j, e])
+ * x, y [T,E] apart; w [E,J]; b [E], data NULL: 0. Rows before a sequence's first are 0, or, of
+ * one sequence, state [J - 1, E], which then holds the last J - 1 rows. state NULL: none. */
+MUST_USE Status op_convolve(Backend *be, Tensor *y, const Tensor *x, const Tensor *w,
+                            const Tensor *b, const Batch *batch, Tensor *state);
+/* y [T,E], may be u. state [E,N] or NULL. */
+MUST_USE Status op_scan(Backend *be, Tensor *y, const Tensor *u, const Tensor *dt,
+                        const Tensor *bc, const Scan *s, const Batch *batch, Tensor *state);
 /* y += x, same shape */
 MUST_USE Status op_add(Backend *be, Tensor *y, const Tensor *x);
 /* Rounds x [T,K] in place. NaN or infinity makes all that share its scale NaN; zeros stay.
