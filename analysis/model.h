@@ -111,6 +111,10 @@ typedef struct {
 MUST_USE Status model_load(Model *m, Arena *a, Backend *be, const char *path,
                            const ModelOptions *options);
 
+/* What a pass over m rounds: what is asked, and inputs as the checkpoint says where nothing
+ * is asked of them. */
+RunQuant model_run(const Model *m, RunQuant asked);
+
 /* --- without weights: for inspect --- */
 
 /* How a tensor of few bits lies in its file (analysis/model/packed.h). */

@@ -193,11 +193,12 @@ static Status run_text(const Study *s, StudyCell *c, Scorer *sc, Model *referenc
     TRY(perplexity_run_windows(&c->text, s->arena, sc, s->o.text));
     if (!s->o.divergence || !quantized)
         return OK;
-    Scorer exact = {.model = reference, .quant = {.bits = EXACT_BITS},
+    CHECK(reference != NULL);
+    Scorer exact = {.model = reference,
+                    .quant = model_run(reference, (RunQuant){.bits = EXACT_BITS}),
                     .batch_tokens = s->o.batch_tokens};
     Scorer again = *sc;
     again.progress = NULL;  // the text was counted
-    CHECK(reference != NULL);
     return divergence_run(&c->divergence, &again, &exact, s->o.text);
 }
 
@@ -209,7 +210,7 @@ static Status run_cell(Study *s, int64_t weights, int64_t bits, Model *m, Model 
     quant.scale = s->o.scale;
     Scorer sc = {
         .model = m,
-        .quant = quant,
+        .quant = model_run(m, quant),
         .batch_tokens = s->o.batch_tokens,
         .progress = s->o.progress,
         .done = s->done,

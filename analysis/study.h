@@ -17,7 +17,8 @@
 typedef struct {
     int64_t            n_weights;
     const char *const *weights;      // names: "fp", "w4:g64"; the first is not quantized
-    const RunQuant    *runs;         // [n_weights] inputs, keys and values; NULL: none
+    const RunQuant    *runs;         // [n_weights] inputs, keys and values; NULL, 0: as the
+                                     //   checkpoint says
     int64_t            n_bits;
     const int         *bits;         // of attention logits: 16, 8, 6, 4
     LogitScale         scale;

@@ -107,6 +107,16 @@ static Status load_weights(Loader *l, Arena *a)
     return load_head(l);
 }
 
+RunQuant model_run(const Model *m, RunQuant asked)
+{
+    if (asked.acts)
+        return asked;
+    asked.acts = m->run.acts;
+    asked.act_scale = m->run.act_scale;
+    asked.act_wide = m->run.act_wide;
+    return asked;
+}
+
 Status model_load(Model *m, Arena *a, Backend *be, const char *path,
                   const ModelOptions *options)
 {

@@ -38,7 +38,7 @@ static Status run(Result *r, Session *se, Loaded *l)
     TRY(session_bits(&bits, se, "16"));
     if (bits.n != 1)
         FAIL(ERR_USAGE, "--logit-bits: analyze takes one number, %d came", bits.n);
-    o.quant = (RunQuant){.bits = bits.at[0], .scale = bits.scale};
+    o.quant = model_run(&l->model, (RunQuant){.bits = bits.at[0], .scale = bits.scale});
     if (se->s.no_record)
         o.maps_layer = MAPS_NONE;
     TRY(session_windows(&w, &o.text_name, se, l));

@@ -26,8 +26,8 @@ static Status next_token(Generation *g, int64_t from, int32_t *next)
     Tensor         hidden;
     ArenaMark      mark = backend_mark(m->backend);
     TRY(backend_tensor(m->backend, &hidden, 2, (int64_t[]){start[1], m->config.hidden}));
-    TRY(model_forward(m, &hidden, g->ids + from, &batch, (RunQuant){.bits = 16}, NULL,
-                      g->cache));
+    TRY(model_forward(m, &hidden, g->ids + from, &batch,
+                      model_run(m, (RunQuant){.bits = 16}), NULL, g->cache));
     Tensor last = tensor_2d(DTYPE_F32, (float *)hidden.data + (start[1] - 1) * m->config.hidden,
                             1, m->config.hidden);
     TRY(op_score(m->backend, &last, &m->head, &target, &logprob, next));

@@ -234,8 +234,8 @@ static Status measure(Perplexity *p, Session *se, const char *path, const Window
 {
     Loaded l;
     TRY(loaded_open(&l, se, path, "fp", false));
-    Scorer sc = {.model = &l.model, .quant = {.bits = 16}, .progress = &se->progress,
-                 .what = what, .total = w->n_tokens};
+    Scorer sc = {.model = &l.model, .quant = model_run(&l.model, (RunQuant){.bits = 16}),
+                 .progress = &se->progress, .what = what, .total = w->n_tokens};
     Status s = perplexity_run(p, &sc, w);
     loaded_close(&l);
     return s;

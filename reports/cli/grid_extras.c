@@ -17,7 +17,7 @@ static Status analyze(Grid *g, GridModel *m, Loaded *l)
     const Settings *s = &g->se->s;
     AnalyzeOptions  o = {
         .record = true,
-        .quant = {.bits = 16},
+        .quant = model_run(&l->model, (RunQuant){.bits = 16}),
         .text_name = m->text_name,
         .maps_layer = s->maps_layer >= 0 ? s->maps_layer : MAPS_LARGEST,
         .marked = m->n_files ? &m->files[0] : NULL,
@@ -32,7 +32,8 @@ static Status analyze(Grid *g, GridModel *m, Loaded *l)
 static Status run_needles(Grid *g, GridModel *m, Loaded *l)
 {
     NeedleScore score;
-    Scorer      sc = {.model = &l->model, .quant = {.bits = 16}, .what = "needles",
+    Scorer      sc = {.model = &l->model, .what = "needles",
+                      .quant = model_run(&l->model, (RunQuant){.bits = 16}),
                       .progress = &g->se->progress,
                       .total = m->needles.episodes.seq.start[m->needles.n]};
     TRY(needles_run(&score, &m->arena, &m->needles, &sc));
@@ -63,7 +64,8 @@ static Status run_orders(Grid *g, GridModel *m, Loaded *l)
                          .context = session_context(g->se, &l->model.config),
                          .seed = (uint64_t)s->seed,
                          .no_bos = s->bos && strcmp(s->bos, "none") == 0};
-    Scorer          sc = {.model = &l->model, .quant = {.bits = 16}, .what = "orders"};
+    Scorer          sc = {.model = &l->model, .what = "orders",
+                          .quant = model_run(&l->model, (RunQuant){.bits = 16})};
     TRY(shots_run(&score, &m->arena, m->reader.tokenizer, s->order, &o, &sc));
     return add_orders(&m->set, &score);
 }

@@ -89,6 +89,49 @@ TEST(cells_are_single_runs)
     bench_close(&b);
 }
 
+/* A checkpoint of W8A8: every cell rounds inputs as it says, but where a kind of weights
+ * names other bits; and the distance is measured from the checkpoint as it says. */
+TEST(cells_run_a_checkpoint_as_it_says)
+{
+    static const RunQuant RUNS[] = {{.bits = 16}, {.bits = 16, .kv = 4}, {.bits = 16, .acts = 6}};
+    static const char *const NAMES[] = {"fp", "w16kv4", "w16a6"};
+    const RunQuant asked = {.bits = 16, .acts = 4, .act_scale = ACTS_TENSOR, .act_wide = true};
+    Bench b;
+    Study s;
+    T_STATUS_OK(bench_open(&b));
+    b.m.model.run = asked;
+    StudyOptions o = options(&b);
+    o.n_weights = 3;
+    o.weights = NAMES;
+    o.runs = RUNS;
+    o.divergence = true;
+    T_STATUS_OK(study_init(&s, &b.arena, &o));
+    for (int w = 0; w < 3; w++) {
+        T_STATUS_OK(study_weights(&s, w, &b.m.model, &b.m.model));
+        for (int i = 0; i < 3; i++) {
+            Perplexity p;
+            RunQuant   q = w == 2 ? RUNS[2] : asked;
+            q.bits = BITS[i];
+            q.scale = SCALE_HEAD;
+            q.kv = RUNS[w].kv;
+            Scorer sc = {.model = &b.m.model, .quant = q};
+            T_STATUS_OK(perplexity_run(&p, &sc, &b.w));
+            T_NEAR(study_cell(&s, w, i)->text.nll, p.nll, 0);
+        }
+    }
+    Divergence d;
+    RunQuant   four = asked;
+    four.bits = 4;
+    four.scale = SCALE_HEAD;
+    Scorer one = {.model = &b.m.model, .quant = four};
+    Scorer exact = {.model = &b.m.model, .quant = asked};
+    T_STATUS_OK(divergence_run(&d, &one, &exact, &b.w));
+    T_OK(d.kl > 0);
+    T_NEAR(study_cell(&s, 0, 2)->divergence.kl, d.kl, 0);
+    T_OK(study_cell(&s, 0, 0)->text.nll != study_cell(&s, 2, 0)->text.nll);
+    bench_close(&b);
+}
+
 TEST(series_hold_the_cells)
 {
     Bench     b;
