@@ -1,5 +1,6 @@
 /* backend.c - opening a device, its memory, and the checks before each
- * operation. Attention's are in backend_attention.c. */
+ * operation. Attention's are in backend_attention.c, those of operations on rows
+ * in backend_rows.c, those along sequences in backend_ssm.c. */
 #include "kernels/backend.h"
 
 #include <math.h>
@@ -7,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "kernels/backend_check.h"
 #include "kernels/size.h"
 
 /* --- devices and memory --- */
@@ -85,53 +87,6 @@ Status backend_upload(Backend *be, Tensor *dst, const void *host)
 Status backend_download(Backend *be, void *host, const Tensor *src)
 {
     return be->ops->download(be, host, src);
-}
-
-/* --- checks --- */
-
-/* t [rows,cols] f32; -1 stands for any. */
-static Status check_2d(const char *op, const char *name, const Tensor *t, int64_t rows,
-                       int64_t cols)
-{
-    char text[128], want[2][24] = {"any", "any"};
-    if (rows >= 0)
-        snprintf(want[0], sizeof want[0], "%lld", (long long)rows);
-    if (cols >= 0)
-        snprintf(want[1], sizeof want[1], "%lld", (long long)cols);
-    bool fits = t->n_dims == 2 && (rows < 0 || t->shape[0] == rows) &&
-                (cols < 0 || t->shape[1] == cols);
-    if (!fits || t->dtype != DTYPE_F32)
-        FAIL(ERR_SHAPE, "%s: %s is %s %s, expected F32 [%s,%s]", op, name,
-             dtype_name(t->dtype), tensor_shape_text(t, text), want[0], want[1]);
-    return OK;
-}
-
-static Status check_1d(const char *op, const char *name, const Tensor *t, int64_t n)
-{
-    char text[128];
-    if (t->dtype != DTYPE_F32 || t->n_dims != 1 || t->shape[0] != n)
-        FAIL(ERR_SHAPE, "%s: %s is %s %s, expected F32 [%lld]", op, name,
-             dtype_name(t->dtype), tensor_shape_text(t, text), (long long)n);
-    return OK;
-}
-
-/* Every of values[0..n) in [low,high). */
-static Status check_values(const char *op, const char *name, const int32_t *values, int64_t n,
-                           int64_t low, int64_t high)
-{
-    for (int64_t i = 0; i < n; i++)
-        if (values[i] < low || values[i] >= high)
-            FAIL(ERR_RANGE, "%s: %s %lld is %d, expected %lld to %lld", op, name, (long long)i,
-                 (int)values[i], (long long)low, (long long)high - 1);
-    return OK;
-}
-
-/* Rows are counted in int32_t. */
-static Status check_rows(const char *op, const Tensor *x)
-{
-    if (x->shape[0] > INT32_MAX)
-        FAIL(ERR_RANGE, "%s: %lld rows, at most %d", op, (long long)x->shape[0], INT32_MAX);
-    return OK;
 }
 
 /* --- operations --- */
@@ -242,9 +197,9 @@ Status op_linear_codes(Backend *be, Linear *out, const Codes *c, const float *bi
 
 Status op_linear(Backend *be, Tensor *y, const Tensor *x, const Linear *w)
 {
-    TRY(check_2d("linear", "x", x, -1, w->k));
-    TRY(check_2d("linear", "y", y, x->shape[0], w->n));
-    TRY(check_rows("linear", x));
+    TRY(backend_check_2d("linear", "x", x, -1, w->k));
+    TRY(backend_check_2d("linear", "y", y, x->shape[0], w->n));
+    TRY(backend_check_rows("linear", x));
     return be->ops->linear(be, y, x, w);
 }
 
@@ -271,87 +226,26 @@ Status op_product(Backend *be, const MatrixProduct *p)
 
 Status op_embed(Backend *be, Tensor *y, const Tensor *table, const int32_t *ids)
 {
-    TRY(check_2d("embed", "table", table, -1, -1));
-    TRY(check_2d("embed", "y", y, -1, table->shape[1]));
-    TRY(check_values("embed", "token id", ids, y->shape[0], 0, table->shape[0]));
+    TRY(backend_check_2d("embed", "table", table, -1, -1));
+    TRY(backend_check_2d("embed", "y", y, -1, table->shape[1]));
+    TRY(backend_check_values("embed", "token id", ids, y->shape[0], 0, table->shape[0]));
     return be->ops->embed(be, y, table, ids);
-}
-
-Status op_rmsnorm(Backend *be, Tensor *y, const Tensor *x, const Tensor *w, float eps)
-{
-    TRY(check_2d("rmsnorm", "x", x, -1, -1));
-    if (x->shape[1] < 1)
-        FAIL(ERR_SHAPE, "rmsnorm: x has rows of 0 values");
-    TRY(check_2d("rmsnorm", "y", y, x->shape[0], x->shape[1]));
-    TRY(check_1d("rmsnorm", "w", w, x->shape[1]));
-    if (!(eps >= 0 && eps < INFINITY))
-        FAIL(ERR_RANGE, "rmsnorm: eps is %g, expected a finite number >= 0", (double)eps);
-    return be->ops->rmsnorm(be, y, x, w, eps);
-}
-
-Status op_rope(Backend *be, Tensor *x, int64_t heads, const Tensor *cs, const Tensor *sn,
-               const int32_t *positions)
-{
-    TRY(check_2d("rope", "x", x, -1, -1));
-    TRY(check_2d("rope", "cs", cs, -1, -1));
-    TRY(check_2d("rope", "sn", sn, cs->shape[0], cs->shape[1]));
-    int64_t row = x->shape[1], rot = 2 * cs->shape[1];
-    if (heads < 1 || row % heads || rot > row / heads)
-        FAIL(ERR_SHAPE, "rope: rows of %lld in %lld heads, with %lld dims to turn in each",
-             (long long)row, (long long)heads, (long long)rot);
-    TRY(check_values("rope", "position", positions, x->shape[0], 0, cs->shape[0]));
-    return be->ops->rope(be, x, heads, cs, sn, positions);
-}
-
-Status op_glu(Backend *be, Tensor *gate, const Tensor *up, Activation act)
-{
-    TRY(check_2d("glu", "gate", gate, -1, -1));
-    TRY(check_2d("glu", "up", up, gate->shape[0], gate->shape[1]));
-    if ((unsigned)act >= N_ACTS)
-        FAIL(ERR_UNSUPPORTED, "glu: unknown activation %d", (int)act);
-    return be->ops->glu(be, gate, up, act);
-}
-
-Status op_add(Backend *be, Tensor *y, const Tensor *x)
-{
-    char a[128], b[128];
-    bool same = x->n_dims == y->n_dims && x->dtype == DTYPE_F32 && y->dtype == DTYPE_F32;
-    for (int i = 0; same && i < x->n_dims; i++)
-        same = x->shape[i] == y->shape[i];
-    if (!same)
-        FAIL(ERR_SHAPE, "add: %s %s to %s %s, expected F32 of one shape",
-             dtype_name(x->dtype), tensor_shape_text(x, a), dtype_name(y->dtype),
-             tensor_shape_text(y, b));
-    return be->ops->add(be, y, x);
-}
-
-/* Sequences that cover exactly rows 0 .. T. */
-static Status check_batch(const char *op, const Batch *batch, int64_t T)
-{
-    int64_t n = batch->n_sequences;
-    if (n < 1 || batch->start[0] != 0 || batch->start[n] != T)
-        FAIL(ERR_SHAPE, "%s: %lld sequences, expected them to cover rows 0 to %lld", op,
-             (long long)n, (long long)T);
-    for (int64_t b = 0; b < n; b++)
-        if (batch->start[b] > batch->start[b + 1])
-            FAIL(ERR_SHAPE, "%s: sequence %lld ends before it starts", op, (long long)b);
-    return OK;
 }
 
 Status op_record(Backend *be, const Tensor *x, const Batch *batch, const int32_t *positions,
                  ValueRecord *r)
 {
-    TRY(check_2d("record", "x", x, -1, r->n_channels));
-    TRY(check_batch("record", batch, x->shape[0]));
-    TRY(check_values("record", "position", positions, x->shape[0], 0, r->n_positions));
+    TRY(backend_check_2d("record", "x", x, -1, r->n_channels));
+    TRY(backend_check_batch("record", batch, x->shape[0]));
+    TRY(backend_check_values("record", "position", positions, x->shape[0], 0, r->n_positions));
     return be->ops->record(be, x, batch, positions, r);
 }
 
 Status op_fakequant_rows(Backend *be, Tensor *x, const Batch *batch, const RowRounding *r)
 {
-    TRY(check_2d("fakequant_rows", "x", x, -1, -1));
-    TRY(check_rows("fakequant_rows", x));
-    TRY(check_batch("fakequant_rows", batch, x->shape[0]));
+    TRY(backend_check_2d("fakequant_rows", "x", x, -1, -1));
+    TRY(backend_check_rows("fakequant_rows", x));
+    TRY(backend_check_batch("fakequant_rows", batch, x->shape[0]));
     if (r->bits != 8 && r->bits != 6 && r->bits != 4)
         FAIL(ERR_UNSUPPORTED, "fakequant_rows: %d bits, expected 8, 6 or 4", r->bits);
     return be->ops->fakequant_rows(be, x, batch, r);
@@ -360,10 +254,10 @@ Status op_fakequant_rows(Backend *be, Tensor *x, const Batch *batch, const RowRo
 Status op_fakequant_kv(Backend *be, Tensor *k, Tensor *v, const Batch *batch, int64_t head_dim,
                        int bits)
 {
-    TRY(check_2d("fakequant_kv", "k", k, -1, -1));
-    TRY(check_rows("fakequant_kv", k));
-    TRY(check_2d("fakequant_kv", "v", v, k->shape[0], k->shape[1]));
-    TRY(check_batch("fakequant_kv", batch, k->shape[0]));
+    TRY(backend_check_2d("fakequant_kv", "k", k, -1, -1));
+    TRY(backend_check_rows("fakequant_kv", k));
+    TRY(backend_check_2d("fakequant_kv", "v", v, k->shape[0], k->shape[1]));
+    TRY(backend_check_batch("fakequant_kv", batch, k->shape[0]));
     if (head_dim < 1 || k->shape[1] % head_dim)
         FAIL(ERR_SHAPE, "fakequant_kv: heads of %lld in rows of %lld, expected a divisor",
              (long long)head_dim, (long long)k->shape[1]);
@@ -375,22 +269,22 @@ Status op_fakequant_kv(Backend *be, Tensor *k, Tensor *v, const Batch *batch, in
 Status op_score(Backend *be, const Tensor *x, const Linear *head, const int32_t *targets,
                 float *logprob, int32_t *best)
 {
-    TRY(check_2d("score", "x", x, -1, head->k));
-    TRY(check_rows("score", x));
-    TRY(check_values("score", "target", targets, x->shape[0], INT32_MIN, head->n));
+    TRY(backend_check_2d("score", "x", x, -1, head->k));
+    TRY(backend_check_rows("score", x));
+    TRY(backend_check_values("score", "target", targets, x->shape[0], INT32_MIN, head->n));
     return be->ops->score(be, x, head, targets, logprob, best);
 }
 
 Status op_divergence(Backend *be, const HeadPair *p)
 {
     int64_t T = p->x[0]->shape[0], V = p->head[0]->n;
-    TRY(check_2d("divergence", "x", p->x[0], -1, p->head[0]->k));
-    TRY(check_2d("divergence", "x of the reference", p->x[1], T, p->head[1]->k));
-    TRY(check_rows("divergence", p->x[0]));
+    TRY(backend_check_2d("divergence", "x", p->x[0], -1, p->head[0]->k));
+    TRY(backend_check_2d("divergence", "x of the reference", p->x[1], T, p->head[1]->k));
+    TRY(backend_check_rows("divergence", p->x[0]));
     if (p->head[1]->n != V)
         FAIL(ERR_SHAPE, "divergence: vocabularies of %lld and %lld words, expected one",
              (long long)V, (long long)p->head[1]->n);
-    TRY(check_values("divergence", "target", p->targets, T, INT32_MIN, V));
+    TRY(backend_check_values("divergence", "target", p->targets, T, INT32_MIN, V));
     return T ? be->ops->divergence(be, p) : OK;
 }
 

@@ -159,7 +159,6 @@ typedef struct {
     Status (*product)(Backend *, const MatrixProduct *);
     Status (*linear)(Backend *, Tensor *y, const Tensor *x, const Linear *w);
     Status (*embed)(Backend *, Tensor *y, const Tensor *table, const int32_t *ids);
-    Status (*rmsnorm)(Backend *, Tensor *y, const Tensor *x, const Tensor *w, float eps);
     Status (*rope)(Backend *, Tensor *x, int64_t heads, const Tensor *cs, const Tensor *sn,
                    const int32_t *positions);
     Status (*attention)(Backend *, Tensor *out, const Tensor *q, const Tensor *k,
@@ -222,9 +221,10 @@ MUST_USE Status op_product(Backend *be, const MatrixProduct *p);
 MUST_USE Status op_linear(Backend *be, Tensor *y, const Tensor *x, const Linear *w);
 /* y [T,C] = table [V,C] at ids[T] (host). ERR_RANGE names an id outside [0,V). */
 MUST_USE Status op_embed(Backend *be, Tensor *y, const Tensor *table, const int32_t *ids);
-/* y [T,C] = x * w / sqrt(mean x^2 + eps); y may be x. */
+/* y [T,C] = x * w / sqrt(mean x^2 + eps); y may be x. op_norm of one head. */
 MUST_USE Status op_rmsnorm(Backend *be, Tensor *y, const Tensor *x, const Tensor *w, float eps);
-/* Norms each of the heads of every row of x [T, heads * width] by itself; y may be x. */
+/* Norms each of the heads of every row of x [T, heads * width] by itself; y may be x.
+ * ERR_UNSUPPORTED for b without centred. */
 MUST_USE Status op_norm(Backend *be, Tensor *y, const Tensor *x, int64_t heads, const Norm *n);
 /* x [T, heads*d] in place; cs, sn [P, rot/2], rot <= d: pairs (i, i + rot/2) of
  * each head turn by the angle of row positions[t] (host); the rest passes. */

@@ -41,16 +41,25 @@ static inline int cpu_threads(const Backend *be, int64_t work)
     return work < 1 << 15 ? 1 : be->n_threads;
 }
 
-/* Row-wise work of the small operations (cpu_rows_isa.c), once an instruction
- * set. Sums run in 16 fixed lanes. */
+/* Row-wise work of the small operations (cpu_rows_isa.c), once an instruction set. */
 typedef struct {
     void (*round_bf16)(uint16_t *y, const float *x, int64_t n);
     void (*round_to_bf16)(float *y, const float *x, int64_t n);  // kept as f32
-    void (*rmsnorm)(float *y, const float *x, const float *w, int64_t n, float eps);
     void (*rope)(float *x, int64_t half, const float *cs, const float *sn);
     void (*add)(float *y, const float *x, int64_t n);
-    void (*glu[N_ACTS])(float *gate, const float *up, int64_t n);
+    void (*glu[N_ACTS])(float *gate, const float *up, int64_t n);  // up NULL: none
 } RowsIsa;
+
+/* Norms of one row or head (cpu_norm_isa.c). Sums run in 16 fixed lanes. */
+typedef struct {
+    const float *w, *b;  // [n] or NULL
+} NormVectors;
+
+typedef struct {
+    void (*rms)(float *y, const float *x, const NormVectors *v, int64_t n, float eps);
+    void (*centred)(float *y, const float *x, const NormVectors *v, int64_t n, float eps);
+    void (*poly_glu)(float *gate, const float *up, const float poly[4], int64_t n);
+} NormIsa;
 
 /* Panels of weights times rows (cpu_panel_isa.c): each of c [rows,64] is one
  * chain of sums over K, in order. Layouts: cpu_gemm.h; x [rows,K], K even. */
@@ -111,6 +120,7 @@ typedef struct {
 } FakequantIsa;
 
 extern const RowsIsa   rows_plain, rows_avx2, rows_avx512;
+extern const NormIsa   norm_plain, norm_avx2, norm_avx512;
 extern const PanelIsa  panel_plain, panel_avx2, panel_avx512;
 extern const CodesIsa  codes_plain, codes_avx2, codes_avx512;
 extern const ScoreIsa  score_plain, score_avx2, score_avx512;
@@ -118,6 +128,7 @@ extern const FakequantIsa fakequant_plain, fakequant_avx2, fakequant_avx512;
 extern const DivergenceIsa divergence_plain, divergence_avx2, divergence_avx512;
 
 const RowsIsa  *cpu_rows(void);
+const NormIsa  *cpu_norm_isa(void);
 const PanelIsa *cpu_panel(void);
 const CodesIsa *cpu_codes(void);
 const ScoreIsa *cpu_score_isa(void);
@@ -131,12 +142,13 @@ Status cpu_pack_bias(Backend *be, Linear *out, const float *bias);
 Status cpu_linear(Backend *be, Tensor *y, const Tensor *x, const Linear *w);
 Status cpu_product(Backend *be, const MatrixProduct *p);
 Status cpu_embed(Backend *be, Tensor *y, const Tensor *table, const int32_t *ids);
-Status cpu_rmsnorm(Backend *be, Tensor *y, const Tensor *x, const Tensor *w, float eps);
+Status cpu_norm(Backend *be, Tensor *y, const Tensor *x, int64_t heads, const Norm *n);
 Status cpu_rope(Backend *be, Tensor *x, int64_t heads, const Tensor *cs, const Tensor *sn,
                 const int32_t *positions);
 Status cpu_attention(Backend *be, Tensor *out, const Tensor *q, const Tensor *k,
                      const Tensor *v, const Attention *a);
 Status cpu_glu(Backend *be, Tensor *gate, const Tensor *up, Activation act);
+Status cpu_poly_glu(Backend *be, Tensor *gate, const Tensor *up, const float poly[4]);
 Status cpu_add(Backend *be, Tensor *y, const Tensor *x);
 Status cpu_fakequant_rows(Backend *be, Tensor *x, const Batch *batch, const RowRounding *r);
 Status cpu_fakequant_kv(Backend *be, Tensor *k, Tensor *v, const Batch *batch, int64_t head_dim,

@@ -64,6 +64,7 @@ void cpu_scratch_swap(Backend *be)
     }
 
 CHOICE(RowsIsa, cpu_rows, rows)
+CHOICE(NormIsa, cpu_norm_isa, norm)
 CHOICE(PanelIsa, cpu_panel, panel)
 CHOICE(CodesIsa, cpu_codes, codes)
 CHOICE(ScoreIsa, cpu_score_isa, score)
@@ -81,10 +82,11 @@ static const BackendOps CPU_OPS = {
     .linear = cpu_linear,
     .product = cpu_product,
     .embed = cpu_embed,
-    .rmsnorm = cpu_rmsnorm,
+    .norm = cpu_norm,
     .rope = cpu_rope,
     .attention = cpu_attention,
     .glu = cpu_glu,
+    .poly_glu = cpu_poly_glu,
     .add = cpu_add,
     .fakequant_rows = cpu_fakequant_rows,
     .fakequant_kv = cpu_fakequant_kv,

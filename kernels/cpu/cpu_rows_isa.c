@@ -1,20 +1,16 @@
 /* cpu_rows_isa.c - the small operations on one row of n values.
  * round_bf16 y = x to nearest even, NaN stays NaN
- * rmsnorm    y = x * w / sqrt(mean x^2 + eps); the sum in double, 16 lanes
  * rope       the halves of one head turn by cs, sn [half]
  * add        y += x
- * glu        gate = act(gate) * up; exp, erf within 1e-7 (cpu_vec_math.h)
+ * glu        gate = act(gate) * up, or act(gate); exp, erf within 1e-7 (cpu_vec_math.h)
  * shapes     any n >= 0; in place where input and output are one argument
- * NaN        stays in its place; in rmsnorm any NaN makes the row NaN
- * test       tests/kernels/test_{norm,op_rope,glu,linear}.c, every instruction set */
-#include <math.h>
+ * NaN        stays in its place
+ * test       tests/kernels/test_{op_rope,glu,linear}.c, every instruction set */
 #include <string.h>
 
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/cpu_vec_math.h"
 #include "kernels/half.h"
-
-enum { LANES = 16, LANE_DVECS = LANES / DVEC };
 
 /* bf16_from_f32 without its branch, for the compiler to vectorize. */
 ALWAYS uint32_t bf16_high(uint32_t u)
@@ -33,35 +29,6 @@ static void round_to_bf16(float *restrict y, const float *restrict x, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
         y[i] = f32_from_bits(bf16_high(f32_bits(x[i])) & 0xffff0000u);
-}
-
-static double sum_of_squares(const float *x, int64_t n)
-{
-    Dvec    sum[LANE_DVECS] = {{0}};
-    double  lane[LANES];
-    int64_t i = 0;
-    for (; i + LANES <= n; i += LANES)
-        for (int j = 0; j < LANE_DVECS; j++) {
-            Dvec v = dvec_from(x + i + j * DVEC);
-            sum[j] += v * v;
-        }
-    memcpy(lane, sum, sizeof lane);
-    for (int j = 0; i < n; i++, j++)
-        lane[j] += (double)x[i] * x[i];
-    for (int half = LANES / 2; half > 0; half /= 2)
-        for (int j = 0; j < half; j++)
-            lane[j] += lane[j + half];
-    return lane[0];
-}
-
-static void rmsnorm(float *y, const float *x, const float *w, int64_t n, float eps)
-{
-    float   scale = (float)(1 / sqrt(sum_of_squares(x, n) / (double)n + (double)eps));
-    int64_t i = 0;
-    for (; i + VEC <= n; i += VEC)
-        vec_store(y + i, vec_load(x + i) * vec_all(scale) * vec_load(w + i));
-    for (; i < n; i++)
-        y[i] = x[i] * scale * w[i];
 }
 
 static void rope(float *x, int64_t half, const float *cs, const float *sn)
@@ -91,11 +58,6 @@ static void add(float *y, const float *x, int64_t n)
 
 /* --- glu --- */
 
-ALWAYS Vec silu(Vec x)
-{
-    return x / (vec_exp_full(-x) + vec_all(1));
-}
-
 ALWAYS Vec gelu(Vec x)
 {
     return x * vec_normal_cdf(x);
@@ -113,29 +75,25 @@ ALWAYS Vec relu(Vec x)
     return vec_keep_nan(x, vec_max(x, vec_all(0)));
 }
 
-#define GLU(act)                                                             \
-    static void glu_##act(float *gate, const float *up, int64_t n)           \
-    {                                                                        \
-        int64_t i = 0;                                                       \
-        for (; i + VEC <= n; i += VEC)                                       \
-            vec_store(gate + i, act(vec_load(gate + i)) * vec_load(up + i)); \
-        if (i < n) {                                                         \
-            float  rest[VEC] = {0};                                          \
-            size_t bytes = (size_t)(n - i) * sizeof *gate;                   \
-            memcpy(rest, gate + i, bytes);                                   \
-            vec_store(rest, act(vec_load(rest)));                            \
-            for (int j = 0; i < n; i++, j++)                                 \
-                gate[i] = rest[j] * up[i];                                   \
-        }                                                                    \
+#define GLU(name, act)                                                        \
+    static void glu_##name(float *gate, const float *up, int64_t n)           \
+    {                                                                         \
+        for (int64_t i = 0; i < n; i += VEC) {                                \
+            int64_t some = n - i < VEC ? n - i : VEC;                         \
+            Vec     v = act(vec_load_some(gate + i, some));                   \
+            if (up)                                                           \
+                v *= vec_load_some(up + i, some);                             \
+            vec_store_some(gate + i, v, some);                                \
+        }                                                                     \
     }
 
-GLU(silu)
-GLU(gelu)
-GLU(gelu_tanh)
-GLU(relu)
+GLU(silu, vec_silu)
+GLU(gelu, gelu)
+GLU(gelu_tanh, gelu_tanh)
+GLU(relu, relu)
 
 const RowsIsa ISA_NAME(rows_) = {
-    round_bf16, round_to_bf16, rmsnorm, rope, add,
+    round_bf16, round_to_bf16, rope, add,
     {[ACT_SILU] = glu_silu, [ACT_GELU] = glu_gelu, [ACT_GELU_TANH] = glu_gelu_tanh,
      [ACT_RELU] = glu_relu},
 };

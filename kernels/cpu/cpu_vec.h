@@ -47,6 +47,29 @@ ALWAYS void vec_store(float *p, Vec v)
     *(VecAt *)p = v;
 }
 
+/* n of a vector's values, 0 < n <= VEC: a row's last ones. Lanes after them load as 0. */
+ALWAYS Vec vec_load_some(const float *p, int64_t n)
+{
+    float part[VEC] = {0};
+    if (n == VEC)
+        return vec_load(p);
+    for (int64_t i = 0; i < n; i++)
+        part[i] = p[i];
+    return vec_load(part);
+}
+
+ALWAYS void vec_store_some(float *p, Vec v, int64_t n)
+{
+    float part[VEC];
+    if (n == VEC) {
+        vec_store(p, v);
+        return;
+    }
+    vec_store(part, v);
+    for (int64_t i = 0; i < n; i++)
+        p[i] = part[i];
+}
+
 ALWAYS Ivec ivec_load(const void *p)
 {
     return *(const IvecAt *)p;
@@ -67,10 +90,15 @@ ALWAYS Ivec ivec_all(int32_t x)
     return x - (Ivec){0};
 }
 
-/* DVEC floats at p as doubles. */
+/* DVEC floats at p as doubles, and back, rounded once. */
 ALWAYS Dvec dvec_from(const float *p)
 {
     return __builtin_convertvector(*(const HalfAt *)p, Dvec);
+}
+
+ALWAYS void dvec_to(float *p, Dvec v)
+{
+    *(HalfAt *)p = __builtin_convertvector(v, HalfAt);
 }
 
 /* a * b + c, rounded once where the instruction set can. */
@@ -97,6 +125,21 @@ ALWAYS Vec vec_if_less(Vec x, Vec y, Vec a, Vec b)
 #else
     Ivec less = x < y;
     return (Vec)((less & (Ivec)a) | (~less & (Ivec)b));
+#endif
+}
+
+/* x == y ? a : b, lane by lane; b where x or y is NaN. */
+ALWAYS Vec vec_if_equal(Vec x, Vec y, Vec a, Vec b)
+{
+#if DQ_ISA_avx512
+    __mmask16 equal = _mm512_cmp_ps_mask((__m512)x, (__m512)y, _CMP_EQ_OQ);
+    return (Vec)_mm512_mask_blend_ps(equal, (__m512)b, (__m512)a);
+#elif DQ_ISA_avx2
+    __m256 equal = _mm256_cmp_ps((__m256)x, (__m256)y, _CMP_EQ_OQ);
+    return (Vec)_mm256_blendv_ps((__m256)b, (__m256)a, equal);
+#else
+    Ivec equal = x == y;
+    return (Vec)((equal & (Ivec)a) | (~equal & (Ivec)b));
 #endif
 }
 

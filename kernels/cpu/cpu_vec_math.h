@@ -19,8 +19,19 @@ ALWAYS Vec vec_scale(Vec p, Vec n, Vec shifted)
 #endif
 }
 
-/* exp(r) with x = n ln2 + r: 1 + r + r^2 P(r), |r| <= ln2 / 2, P minimax: 2^-28
- * relative. *shifted is n + 1.5 * 2^23, whose low bits are n as an integer. */
+/* exp(r) - 1 = r + r^2 P(r) for |r| <= ln2 / 2, P minimax: 2^-28 of exp(r). */
+ALWAYS Vec vec_exp_less_one(Vec r)
+{
+    Vec p = vec_all(0x1.6a23cep-10f);
+    p = vec_fma(p, r, vec_all(0x1.123a20p-7f));
+    p = vec_fma(p, r, vec_all(0x1.5558f2p-5f));
+    p = vec_fma(p, r, vec_all(0x1.555492p-3f));
+    p = vec_fma(p, r, vec_all(0x1.fffffcp-2f));
+    return vec_fma(p, r * r, r);
+}
+
+/* exp(r) with x = n ln2 + r, |r| <= ln2 / 2. *shifted is n + 1.5 * 2^23, whose low bits
+ * are n as an integer. */
 ALWAYS Vec vec_exp_reduced(Vec x, Vec *n, Vec *shifted)
 {
     const Vec shifter = vec_all(0x1.8p23f);  // adding it rounds to an integer
@@ -28,12 +39,7 @@ ALWAYS Vec vec_exp_reduced(Vec x, Vec *n, Vec *shifted)
     *n = *shifted - shifter;
     Vec r = vec_fma(*n, vec_all(-0x1.63p-1f), x);       // ln2, 9 bits: exact
     r = vec_fma(*n, vec_all(0x1.bd0106p-13f), r);       // and the rest
-    Vec p = vec_all(0x1.6a23cep-10f);
-    p = vec_fma(p, r, vec_all(0x1.123a20p-7f));
-    p = vec_fma(p, r, vec_all(0x1.5558f2p-5f));
-    p = vec_fma(p, r, vec_all(0x1.555492p-3f));
-    p = vec_fma(p, r, vec_all(0x1.fffffcp-2f));
-    return vec_fma(p, r * r, r) + vec_all(1);
+    return vec_exp_less_one(r) + vec_all(1);
 }
 
 /* exp(x) within 1 ulp for every x; NaN stays NaN. */
@@ -43,6 +49,12 @@ ALWAYS Vec vec_exp_full(Vec x)
     Vec clamped = vec_min(vec_all(89), vec_max(vec_all(-105), x));
     Vec n, shifted, p = vec_exp_reduced(clamped, &n, &shifted);
     return vec_scale(p, n, shifted);
+}
+
+/* x / (1 + exp(-x)); -inf gives NaN. */
+ALWAYS Vec vec_silu(Vec x)
+{
+    return x / (vec_exp_full(-x) + vec_all(1));
 }
 
 /* Standard normal distribution function, 0.5 (1 + erf(x / sqrt 2)), within 1e-7;

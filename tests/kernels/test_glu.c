@@ -71,6 +71,30 @@ TEST(glu_loses_no_more_than_twice_libm)
     }
 }
 
+/* act(gate) alone is act(gate) * 1. */
+TEST(glu_without_up_is_the_activation)
+{
+    const int64_t LENGTHS[] = {1, 3, 4, 15, 16, 17, 33, 1001};
+    REF_EACH_ISA(isa)
+    for (int act = 0; act < N_ACTS; act++)
+        for (size_t i = 0; i < sizeof LENGTHS / sizeof *LENGTHS; i++) {
+            Arena   arena = {0};
+            Backend be;
+            int64_t n = LENGTHS[i];
+            Tensor  a = ref_normal(&arena, 2, n, 3), b = ref_normal(&arena, 2, n, 3);
+            Tensor  ones = ref_empty(&arena, 2, n);
+            for (int64_t j = 0; j < 2 * n; j++)
+                ((float *)ones.data)[j] = 1;
+            T_STATUS_OK(backend_open(&be, "cpu", 2));
+            T_STATUS_OK(op_glu(&be, &a, NULL, (Activation)act));
+            T_STATUS_OK(op_glu(&be, &b, &ones, (Activation)act));
+            T_OK(memcmp(a.data, b.data, tensor_bytes(&a)) == 0);
+            T_OK(ref_guards_hold(a.data, 2 * n));
+            backend_close(&be);
+            arena_close(&arena);
+        }
+}
+
 TEST(glu_keeps_nan_and_infinity_in_place)
 {
     REF_EACH_ISA(isa)
