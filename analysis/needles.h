@@ -42,7 +42,7 @@ typedef struct {
 
 typedef struct {
     NeedleOptions  o;        // its texts are the caller's and not looked at again
-    const char    *name;     // "needles-r2-n6"
+    const char    *name;     // "needles-n6r2"
     int64_t        n;        // episodes: NEEDLES_DEPTHS * samples, depth by depth
     const uint8_t *depth;    // [n] index of NEEDLES_DEPTH
     /* With spans (the first asked needle, all of its sentence) and share_rows (those
@@ -74,8 +74,12 @@ typedef struct {
 
 /* Arrays from a. sc's probe is not used, and is what it was afterwards. */
 MUST_USE Status needles_run(NeedleScore *out, Arena *a, const Needles *nd, Scorer *sc);
-/* needles/n6_r2/... series: accuracy, stderr [depth]; span, rest, first [layer,depth];
- * map_span [layer,map,depth]; and the coordinate depth. A set takes several N and R. */
+/* needles/n6_r2/... series: accuracy, stderr [depth]; correct [depth,sample]; span, rest,
+ * first [layer,depth]; map_span [layer,map,depth]; and the coordinate depth. A set takes
+ * several N and R of as many samples. */
 MUST_USE Status needles_series(const NeedleScore *s, const Needles *nd, SeriesSet *set);
+/* correct [n] in a, from a set that needles_series wrote to; ERR_FORMAT where it did not. */
+MUST_USE Status needles_correct(uint8_t **correct, Arena *a, const Needles *nd,
+                                const SeriesSet *set);
 
 #endif

@@ -27,7 +27,7 @@ static Status list_sources(Study *s)
 {
     const StudyOptions *o = &s->o;
     int64_t            *items;
-    ARENA_NEW(items, s->arena, o->n_files + 2 * o->n_choices);
+    ARENA_NEW(items, s->arena, o->n_files + 2 * o->n_choices + 1);
     for (int64_t f = 0; f < o->n_files; f++) {
         items[s->n_sources++] = o->files[f].n;
         s->n_tasks += o->files[f].n_tasks;
@@ -37,6 +37,10 @@ static Status list_sources(Study *s)
             items[s->n_sources++] = o->choices[f].n;
             s->n_tasks++;
         }
+    if (o->orders) {
+        items[s->n_sources++] = o->orders->n_permutations * o->orders->n_queries;
+        s->n_tasks++;
+    }
     s->source_items = items;
     return OK;
 }
@@ -50,18 +54,21 @@ static Status list_tasks(Study *s)
     for (int64_t f = 0; f < o->n_files; f++)
         for (int64_t i = 0; i < o->files[f].n_tasks; i++) {
             const RetrievalTask *r = &o->files[f].tasks[i];
-            *t++ = (StudyTask){r->name, r->n, r->items, f};
+            *t++ = (StudyTask){r->name, r->n, r->items, f, 1};
         }
     int64_t source = o->n_files;
     for (int64_t f = 0; f < o->n_choices; f++) {
         const Choice *c = &o->choices[f];
-        *t++ = (StudyTask){c->name, c->n, NULL, source++};
+        *t++ = (StudyTask){c->name, c->n, NULL, source++, 1};
         if (!c->has_norm)
             continue;
-        *t = (StudyTask){arena_printf(s->arena, "%s norm", c->name), c->n, NULL, source++};
+        *t = (StudyTask){arena_printf(s->arena, "%s norm", c->name), c->n, NULL, source++, 1};
         if (!t++->name)
             FAIL(ERR_MEMORY, "out of memory for the name of a task");
     }
+    if (o->orders)
+        *t = (StudyTask){o->orders->name, s->source_items[source], NULL, source,
+                         o->orders->n_permutations};
     return OK;
 }
 
@@ -98,7 +105,7 @@ static int64_t count_tokens(const StudyOptions *o)
         n += o->files[f].seq.start[o->files[f].n];
     for (int64_t f = 0; f < o->n_choices; f++)
         n += o->choices[f].seq.start[o->choices[f].n_requests];
-    return n;
+    return n + (o->orders ? o->orders->n_tokens : 0);
 }
 
 Status study_init(Study *s, Arena *a, const StudyOptions *o)
@@ -109,6 +116,7 @@ Status study_init(Study *s, Arena *a, const StudyOptions *o)
     TRY(list_tasks(s));
     TRY(check_tasks(s));
     int64_t n = o->n_weights * o->n_bits;
+    ARENA_NEW(s->given, a, s->n_sources);
     ARENA_NEW(s->cells, a, n);
     for (int64_t i = 0; i < n; i++)
         TRY(init_cell(s, &s->cells[i]));
@@ -131,6 +139,16 @@ int64_t study_exact(const Study *s)
     return -1;
 }
 
+Status study_give(Study *s, int64_t source, const uint8_t *correct)
+{
+    uint8_t *copy;
+    CHECK(source >= 0 && source < s->n_sources);
+    ARENA_NEW(copy, s->arena, s->source_items[source]);
+    memcpy(copy, correct, (size_t)s->source_items[source]);
+    s->given[source] = copy;
+    return OK;
+}
+
 bool study_finished(const Study *s, int64_t i)
 {
     bool all = true;
@@ -141,14 +159,34 @@ bool study_finished(const Study *s, int64_t i)
 
 /* --- scores --- */
 
+double study_question(const StudyTask *t, const uint8_t *correct, int64_t i)
+{
+    int64_t n = t->n / t->turns, right = 0;
+    for (int64_t k = i; k < t->n; k += n)
+        right += correct[t->items ? t->items[k] : k];
+    return (double)right / (double)t->turns;
+}
+
+/* Of questions that are asked several times: from the spread of the questions' means. */
+static double turns_error(const StudyTask *t, const uint8_t *correct, double mean)
+{
+    int64_t n = t->n / t->turns;
+    double  sum = 0;
+    for (int64_t i = 0; i < n; i++) {
+        double d = study_question(t, correct, i) - mean;
+        sum += d * d;
+    }
+    return n > 1 ? sqrt(sum / ((double)n - 1) / (double)n) : NAN;
+}
+
 static TaskScore score_task(const StudyTask *t, const uint8_t *correct)
 {
-    TaskScore s = {.n = t->n};
+    int64_t right = 0;
     for (int64_t i = 0; i < t->n; i++)
-        s.n_correct += correct[t->items ? t->items[i] : i];
-    double n = (double)t->n, p = (double)s.n_correct / n;
-    s.accuracy = p;
-    s.error = t->n > 1 ? sqrt(p * (1 - p) / (n - 1)) : NAN;  // sample stddev / sqrt(n)
+        right += correct[t->items ? t->items[i] : i];
+    TaskScore s = task_score(t->n, right);
+    if (t->turns > 1)
+        s.error = turns_error(t, correct, s.accuracy);
     return s;
 }
 
@@ -170,17 +208,36 @@ static Status run_choice(const Choice *c, Scorer *sc, uint8_t *correct, uint8_t 
     return s;
 }
 
+static bool is_exact(const Study *s, const StudyCell *c)
+{
+    int64_t exact = study_exact(s);
+    return exact >= 0 && c == study_cell(s, 0, exact);
+}
+
+static Status run_file(const Study *s, StudyCell *c, Scorer *sc, int64_t f)
+{
+    const Retrieval *r = &s->o.files[f];
+    if (!s->given[f] || !is_exact(s, c))
+        return retrieval_run(r, sc, c->correct[f]);
+    memcpy(c->correct[f], s->given[f], (size_t)r->n);
+    sc->done += r->seq.start[r->n];
+    progress_step(sc->progress, sc->done, sc->total, sc->what);
+    return OK;
+}
+
 static Status run_tasks(const Study *s, StudyCell *c, Scorer *sc)
 {
     int64_t source = 0;
     for (int64_t f = 0; f < s->o.n_files; f++)
-        TRY(retrieval_run(&s->o.files[f], sc, c->correct[source++]));
+        TRY(run_file(s, c, sc, source++));
     for (int64_t f = 0; f < s->o.n_choices; f++) {
         const Choice *choice = &s->o.choices[f];
         uint8_t      *norm = choice->has_norm ? c->correct[source + 1] : NULL;
         TRY(run_choice(choice, sc, c->correct[source], norm));
         source += 1 + choice->has_norm;
     }
+    if (s->o.orders)
+        TRY(shots_run(s->o.orders, sc, c->correct[source], NULL));
     study_score(s, c);
     return OK;
 }

@@ -13,6 +13,7 @@
 #include "analysis/paired.h"
 #include "analysis/perplexity.h"
 #include "analysis/retrieval.h"
+#include "analysis/shots.h"
 
 typedef struct {
     int64_t            n_weights;
@@ -28,6 +29,7 @@ typedef struct {
     const Retrieval   *files;        // [n_files] tasks
     int64_t            n_choices;
     const Choice      *choices;      // [n_choices] tasks
+    const Shots       *orders;       // a task as well, or NULL
     int64_t            batch_tokens; // 0: SCORE_BATCH_TOKENS
     const Progress    *progress;     // over all cells, or NULL
     const char        *folder;       // where finished cells are kept, NULL: nowhere
@@ -37,10 +39,12 @@ typedef struct {
 
 /* One column of the table: some items of a file, each of them right or wrong. */
 typedef struct {
-    const char    *name;      // "retrieval-n4", "hellaswag", "hellaswag norm"
+    const char    *name;      // "retrieval-n4", "hellaswag", "hellaswag norm", "trec orders"
     int64_t        n;
     const int64_t *items;     // [n] numbers within the source; NULL: all of it
     int64_t        source;    // which of StudyCell.correct
+    int64_t        turns;     // items are questions [turns, n / turns], the same in each turn:
+                              //   errors and tests are of a question's mean over turns
 } StudyTask;
 
 /* One cell of the table. Cells that were not run hold NaN. */
@@ -55,11 +59,13 @@ typedef struct {
 typedef struct {
     StudyOptions   o;
     Arena         *arena;
-    int64_t        n_sources;     // of right and wrong: a file, or one way to score it
+    int64_t        n_sources;     // of right and wrong: a file, or one way to score it: of
+                                  //   o.files, then of o.choices, then of o.orders
     const int64_t *source_items;  // [n_sources]
     int64_t        n_tasks;
     StudyTask     *tasks;         // [n_tasks]
     StudyCell     *cells;         // [n_weights, n_bits]
+    const uint8_t **given;        // [n_sources] of the unquantized cell: study_give, or NULL
     int64_t        cell_tokens;   // that a cell runs over
     int64_t        done, total;   // tokens, for progress
 } Study;
@@ -72,11 +78,16 @@ MUST_USE Status study_init(Study *s, Arena *a, const StudyOptions *o);
  * at once. reference: the unquantized model, m itself where i is that; needed for the
  * divergence only. */
 MUST_USE Status study_weights(Study *s, int64_t i, Model *m, Model *reference);
+/* Right and wrong of all items of a source in the unquantized cell, from a run that measured
+ * more: they are not asked again. Copied; nothing where that cell is none of the study's. */
+MUST_USE Status study_give(Study *s, int64_t source, const uint8_t *correct);
 /* Are all cells of weights number i finished? */
 bool       study_finished(const Study *s, int64_t i);
 StudyCell *study_cell(const Study *s, int64_t weights, int64_t bits);
 /* Number of the bits that leave logits as they are; -1: they are not among them. */
 int64_t    study_exact(const Study *s);
+/* Share of turns in which question i of t was answered right; correct: of its source. */
+double     study_question(const StudyTask *t, const uint8_t *correct, int64_t i);
 /* Fills c->tasks from c->correct. */
 void       study_score(const Study *s, StudyCell *c);
 
@@ -93,7 +104,7 @@ MUST_USE Status study_same(const char *name, const char *was, size_t n, const ch
 
 /* --- study_series.c --- */
 
-/* eval/... of the README; tables without rows (no text, no task) are left out.
+/* eval/... and order/... of the README; tables without rows (no text, no task) are left out.
  * Nothing of the study is needed afterwards. */
 MUST_USE Status study_series(const Study *s, SeriesSet *set);
 

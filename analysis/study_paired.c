@@ -23,23 +23,42 @@ typedef struct {
     double difference, error, p;
 } Test;
 
-static Status task_test(Test *out, const Study *a, const StudyCell *x, int64_t i,
-                        const Study *b, const StudyCell *y, int64_t j)
+/* Questions that were asked once: right or wrong. */
+static Test test_answers(const StudyTask *t, const StudyTask *u, const uint8_t *of_t,
+                         const uint8_t *of_u, uint8_t *tmp)
 {
-    const StudyTask *t = &a->tasks[i], *u = &b->tasks[j];
-    uint8_t         *one, *other;
-    Arena            tmp = {0};
-    one = arena_alloc(&tmp, 2 * t->n, 1);
-    if (!one)
-        FAIL(ERR_MEMORY, "out of memory for the paired test of %s", t->name);
-    other = one + t->n;
     for (int64_t k = 0; k < t->n; k++) {
-        one[k] = x->correct[t->source][task_item(t, k)];
-        other[k] = y->correct[u->source][task_item(u, k)];
+        tmp[k] = of_t[task_item(t, k)];
+        tmp[t->n + k] = of_u[task_item(u, k)];
     }
-    Paired p = paired_of(one, other, t->n);
-    *out = (Test){p.difference, p.error, p.p};
-    arena_close(&tmp);
+    Paired p = paired_of(tmp, tmp + t->n, t->n);
+    return (Test){p.difference, p.error, p.p};
+}
+
+/* Asked several times, they are no more questions than that: means are compared. */
+static Test test_means(const StudyTask *t, const StudyTask *u, const uint8_t *of_t,
+                       const uint8_t *of_u, double *tmp)
+{
+    int64_t n = t->n / t->turns;
+    for (int64_t k = 0; k < n; k++) {
+        tmp[k] = study_question(t, of_t, k);
+        tmp[n + k] = study_question(u, of_u, k);
+    }
+    PairedMean m = paired_mean(tmp, tmp + n, n);
+    return (Test){m.difference, m.error, m.p};
+}
+
+static Status task_test(Test *out, const StudyTask *t, const StudyCell *x, const StudyTask *u,
+                        const StudyCell *y)
+{
+    const uint8_t *of_t = x->correct[t->source], *of_u = y->correct[u->source];
+    Arena          a = {0};
+    double        *tmp = arena_alloc(&a, 2 * t->n, sizeof *tmp);
+    if (!tmp)
+        FAIL(ERR_MEMORY, "out of memory for the paired test of %s", t->name);
+    *out = t->turns > 1 ? test_means(t, u, of_t, of_u, tmp)
+                        : test_answers(t, u, of_t, of_u, (uint8_t *)tmp);
+    arena_close(&a);
     return OK;
 }
 
@@ -55,7 +74,7 @@ static Status add_triple(Triple *t, const Study *s, SeriesSet *set, const char *
         const char *name, *about;
     } PARTS[] = {{"", "Difference."},
                  {"_stderr", "Standard error of the difference, paired."},
-                 {"_p", "Two-sided p: McNemar's exact test, or sign flips of the windows."}};
+                 {"_p", "Two-sided p: McNemar's exact test; of windows and orders, sign flips."}};
     double **to[] = {&t->difference, &t->error, &t->p};
     int64_t  shape[] = {s->n_tasks, s->o.n_weights, s->o.n_bits};
     for (int i = 0; i < 3; i++) {
@@ -84,7 +103,8 @@ static void set_triple(Triple *t, int64_t i, Test test)
 static int64_t same_task(const Study *a, int64_t i, const Study *b)
 {
     for (int64_t j = 0; j < b->n_tasks; j++)
-        if (strcmp(a->tasks[i].name, b->tasks[j].name) == 0 && a->tasks[i].n == b->tasks[j].n)
+        if (strcmp(a->tasks[i].name, b->tasks[j].name) == 0 &&
+            a->tasks[i].n == b->tasks[j].n && a->tasks[i].turns == b->tasks[j].turns)
             return j;
     return -1;
 }
@@ -114,7 +134,7 @@ static Status test_tasks(const Against *g, SeriesSet *set, const char *prefix)
             const StudyCell *o = other_cell(g, c);
             if (!o)
                 continue;
-            TRY(task_test(&test, g->other, o, j, g->s, &g->s->cells[c], i));
+            TRY(task_test(&test, &g->other->tasks[j], o, &g->s->tasks[i], &g->s->cells[c]));
             set_triple(&t, i * n + c, test);
         }
     }

@@ -28,6 +28,9 @@ static const char RETRIEVAL_WORDS[] =
 static const char CHOICE_WORDS[] =
     " Multiple choice: as lm-evaluation-harness scores it, the choice of the largest "
     "log-likelihood; norm: divided by the characters of the choice.";
+static const char ORDER_WORDS[] =
+    " Orders: the same questions after the same demonstrations in other orders; errors and "
+    "tests are of a question's mean over the orders.";
 static const char ERROR_WORDS[] = " Errors are sample stddev / sqrt(n).";
 
 static Status add_names(const Study *s, SeriesSet *set)
@@ -38,9 +41,9 @@ static Status add_names(const Study *s, SeriesSet *set)
     for (int64_t i = 0; i < s->o.n_weights; i++)
         TRY(join_names(&weights, set, i, s->o.weights[i], weights));
     const char *convention = arena_printf(
-        set->arena, "%s%s%s%s", s->o.text ? s->o.text->convention : "",
+        set->arena, "%s%s%s%s%s", s->o.text ? s->o.text->convention : "",
         s->o.n_files ? RETRIEVAL_WORDS : "", s->o.n_choices ? CHOICE_WORDS : "",
-        s->n_tasks ? ERROR_WORDS : "");
+        s->o.orders ? ORDER_WORDS : "", s->n_tasks ? ERROR_WORDS : "");
     if (!convention)
         FAIL(ERR_MEMORY, "out of memory for the convention");
     TRY(series_attr_text(set, "eval_tasks", tasks));
@@ -203,6 +206,20 @@ static Status add_items(const Study *s, SeriesSet *set)
     return OK;
 }
 
+/* The orders are the last source. */
+static Status add_orders(const Study *s, SeriesSet *set)
+{
+    Arena           a = {0};
+    const uint8_t **correct = arena_alloc(&a, n_cells(s), sizeof *correct);
+    if (!correct)
+        FAIL(ERR_MEMORY, "out of memory for orders");
+    for (int64_t c = 0; c < n_cells(s); c++)
+        correct[c] = s->cells[c].done ? s->cells[c].correct[s->n_sources - 1] : NULL;
+    Status status = shots_series(s->o.orders, correct, s->o.n_weights, s->o.n_bits, set);
+    arena_close(&a);
+    return status;
+}
+
 /* --- all --- */
 
 Status study_series(const Study *s, SeriesSet *set)
@@ -222,5 +239,7 @@ Status study_series(const Study *s, SeriesSet *set)
         TRY(add_tasks(s, set));
         TRY(add_items(s, set));
     }
+    if (s->o.orders)
+        TRY(add_orders(s, set));
     return study_paired(s, set);
 }

@@ -143,39 +143,51 @@ Status table_needle_layers(Table *t, Arena *a, const SeriesSet *sets, int n_sets
 
 /* --- orders --- */
 
-static double attr_real(const SeriesSet *set, const char *key)
+static int64_t cells_of(const SeriesSet *set)
 {
-    const Attr *attr = series_attr(set, key);
-    return !attr ? NAN : attr->kind == ATTR_REAL ? attr->real
-                                                 : attr->kind == ATTR_INT ? (double)attr->integer
-                                                                          : NAN;
+    const Series *s = series_find_dims(set, "order/mean", "weights,logit_bits");
+    return s ? series_count(s) : 0;
+}
+
+static void order_rows(Table *t, Arena *a, const SeriesSet *set)
+{
+    static const char *const NAMES[] = {"order/mean", "order/lowest", "order/highest",
+                                        "order/stddev"};
+    const Series *mean = series_find_dims(set, NAMES[0], "weights,logit_bits");
+    const Series *order = series_find_dims(set, "order/accuracy",
+                                           "weights,logit_bits,permutation");
+    const Series *question = series_find_dims(set, "order/queries", "question");
+    for (int64_t c = 0; c < cells_of(set); c++) {
+        Cell   *row = t->cells + t->n_rows++ * t->n_columns;
+        int64_t w = c / mean->shape[1], b = c % mean->shape[1];
+        row[0] = table_text_cell(set->model);
+        row[1] = table_text_cell(table_attr_part(a, set, "eval_weights", ',', w));
+        row[2] = table_int_cell((int64_t)series_get(series_find(set, "logit_bits"), b, 0, 0));
+        row[3] = table_int_cell(order ? order->shape[2] : 0);
+        row[4] = table_int_cell(question ? question->shape[0] : 0);
+        for (int k = 0; k < 4; k++)
+            row[5 + k] = share(
+                series_get(series_find_dims(set, NAMES[k], "weights,logit_bits"), w, b, 0), NAN);
+    }
 }
 
 Status table_orders(Table *t, Arena *a, const SeriesSet *sets, int n_sets)
 {
-    static const struct {
-        const char *column, *key, *attr;
-    } COLUMNS[] = {{"mean", "mean", "order_mean"}, {"lowest", "lowest", "order_lowest"},
-                   {"highest", "highest", "order_highest"},
-                   {"stddev", "stddev", "order_stddev"}};
-    TRY(table_new(t, a, n_sets, 7));
+    static const char *const COLUMNS[][2] = {
+        {"model", "model"},   {"weights", "weights"},   {"logit bits", "logit_bits"},
+        {"orders", "orders"}, {"questions", "queries"}, {"mean", "mean"},
+        {"lowest", "lowest"}, {"highest", "highest"},   {"stddev", "stddev"}};
+    enum { N = sizeof COLUMNS / sizeof *COLUMNS };
+    int64_t rows = 0;
+    for (int i = 0; i < n_sets; i++)
+        rows += cells_of(&sets[i]);
+    TRY(table_new(t, a, rows, N));
     t->title = "Accuracy over orders of the examples";
-    t->note = "Per cent; the same examples in other orders before the same questions.";
-    table_name(t, 0, "model", "model");
-    table_name(t, 1, "orders", "orders");
-    table_name(t, 2, "questions", "queries");
-    for (int k = 0; k < 4; k++)
-        table_name(t, 3 + k, COLUMNS[k].column, COLUMNS[k].key);
-    for (int i = 0; i < n_sets; i++) {
-        const Series *s = series_find_dims(&sets[i], "order/accuracy", "order");
-        if (!s)
-            continue;
-        Cell *row = t->cells + t->n_rows++ * t->n_columns;
-        row[0] = table_text_cell(sets[i].model);
-        row[1] = table_int_cell(s->shape[0]);
-        row[2] = table_int_cell((int64_t)attr_real(&sets[i], "order_queries"));
-        for (int k = 0; k < 4; k++)
-            row[3 + k] = share(attr_real(&sets[i], COLUMNS[k].attr), NAN);
-    }
+    t->note = "Per cent; the same examples in other orders before the same questions. How far "
+              "accuracy moves with the order: lowest, highest and standard deviation.";
+    for (int k = 0; k < N; k++)
+        table_name(t, k, COLUMNS[k][0], COLUMNS[k][1]);
+    for (int i = 0; i < n_sets; i++)
+        order_rows(t, a, &sets[i]);
     return OK;
 }

@@ -234,9 +234,9 @@ Status table_paired(Table *t, Arena *a, const SeriesSet *sets, int n_sets)
     TRY(table_differences(t, a, sets, n_sets, "paired/accuracy", "paired/nll"));
     t->title = "Change from the unquantized model, item by item";
     t->note = "Points of accuracy gained or lost ± paired standard error, and the p of McNemar's "
-              "exact test (perplexity: in per cent, of the windows' signs). noise: p above 0.05, "
-              "the difference is within noise. Each is tested by itself: of twenty that are "
-              "none, one looks like one.";
+              "exact test (perplexity: in per cent, of the windows' signs; orders: of the "
+              "questions'). noise: p above 0.05, the difference is within noise. Each is tested "
+              "by itself: of twenty that are none, one looks like one.";
     return OK;
 }
 

@@ -98,14 +98,15 @@ static Status mark_rows(Needles *nd, Arena *a)
     return OK;
 }
 
-/* "needles-r2", whose one task is "needles-r2-n6". */
-static Status ask(Needles *nd, Arena *a, Arena *tmp, Tokenizer *t, const Episode *e)
+/* One task, since all have as many needles. */
+static Status ask(Needles *nd, Arena *a, Tokenizer *t, const Episode *e)
 {
-    const char *path = arena_printf(tmp, "needles-r%lld", (long long)nd->o.asked);
-    if (!path)
+    nd->name = arena_printf(a, "needles-n%lldr%lld", (long long)nd->o.needles,
+                            (long long)nd->o.asked);
+    if (!nd->name)
         FAIL(ERR_MEMORY, "out of memory for a name");
-    TRY(episodes_ask(&nd->episodes, a, t, path, e, nd->n, nd->o.context, nd->o.no_bos));
-    nd->name = nd->episodes.tasks[0].name;
+    TRY(episodes_ask(&nd->episodes, a, t, nd->name, e, nd->n, nd->o.context, nd->o.no_bos));
+    nd->episodes.tasks[0].name = nd->name;
     return OK;
 }
 
@@ -122,7 +123,7 @@ static Status make(Needles *nd, Arena *a, Arena *tmp, Tokenizer *t)
         depth[i] = (uint8_t)(i / nd->o.samples);
         TRY(needles_episode(&e[i], tmp, t, &f, &nd->o, i));
     }
-    TRY(ask(nd, a, tmp, t, e));
+    TRY(ask(nd, a, t, e));
     TRY(mark_rows(nd, a));
     return write_lines(nd, a, tmp, e);
 }

@@ -84,17 +84,23 @@ out:
 
 /* --- series --- */
 
+/* "needles/n6_r2/what" in a. */
+static Status name_of(const char **out, Arena *a, const Needles *nd, const char *what)
+{
+    *out = arena_printf(a, "needles/n%lld_r%lld/%s", (long long)nd->o.needles,
+                        (long long)nd->o.asked, what);
+    return *out ? OK : STATUS(ERR_MEMORY, "out of memory for series of %s", nd->name);
+}
+
 static Status add_array(SeriesSet *set, const Needles *nd, const char *what, const char *about,
                         const char *dims, const int64_t *shape, const double *from)
 {
     static const char *const DEPTH[] = {"depth"}, *const LAYER[] = {"layer", "depth"},
                              *const MAP[] = {"layer", "map", "depth"};
-    int n_dims = (int)strlen(dims);   // "d", "ld", "lmd"
-    const char *name = arena_printf(set->arena, "needles/n%lld_r%lld/%s",
-                                    (long long)nd->o.needles, (long long)nd->o.asked, what);
-    Series *out;
-    if (!name)
-        FAIL(ERR_MEMORY, "out of memory for series of %s", nd->name);
+    int         n_dims = (int)strlen(dims);   // "d", "ld", "lmd"
+    const char *name;
+    Series     *out;
+    TRY(name_of(&name, set->arena, nd, what));
     TRY(series_add(set, &out, SERIES_F64, name, "", about, n_dims,
                    n_dims == 1 ? DEPTH : n_dims == 2 ? LAYER : MAP, shape));
     memcpy(out->data, from, (size_t)series_count(out) * sizeof *from);
@@ -110,6 +116,36 @@ static Status add_depths(SeriesSet *set)
                    "Where the first needle asked for stands: share of the filler before it.",
                    1, (const char *const[]){"depth"}, (int64_t[]){NEEDLES_DEPTHS}));
     memcpy(out->data, NEEDLES_DEPTH, sizeof NEEDLES_DEPTH);
+    return OK;
+}
+
+static Status add_correct(SeriesSet *set, const NeedleScore *s, const Needles *nd)
+{
+    const char *name;
+    Series     *out;
+    TRY(name_of(&name, set->arena, nd, "correct"));
+    TRY(series_add(set, &out, SERIES_I32, name, "", "1 where an episode's numbers are all right.",
+                   2, (const char *const[]){"depth", "sample"},
+                   (int64_t[]){NEEDLES_DEPTHS, nd->o.samples}));
+    for (int64_t i = 0; i < nd->n; i++)
+        ((int32_t *)out->data)[i] = s->correct[i];
+    return OK;
+}
+
+Status needles_correct(uint8_t **correct, Arena *a, const Needles *nd, const SeriesSet *set)
+{
+    Arena         tmp = {0};
+    const char   *name;
+    Status        s = name_of(&name, &tmp, nd, "correct");
+    const Series *from = s == OK ? series_find_dims(set, name, "depth,sample") : NULL;
+    if (s == OK && (!from || series_count(from) != nd->n))
+        s = STATUS(ERR_FORMAT, "%s: no %s of %lld episodes", set->model, name, (long long)nd->n);
+    arena_close(&tmp);
+    if (s != OK)
+        return s;
+    ARENA_NEW(*correct, a, nd->n);
+    for (int64_t i = 0; i < nd->n; i++)
+        (*correct)[i] = series_at(from, i) != 0;
     return OK;
 }
 
@@ -135,6 +171,7 @@ Status needles_series(const NeedleScore *s, const Needles *nd, SeriesSet *set)
     TRY(add_array(set, nd, "accuracy", "Share of episodes with every number right.", "d",
                   by_depth, accuracy));
     TRY(add_array(set, nd, "stderr", "Standard error of the accuracy.", "d", by_depth, error));
+    TRY(add_correct(set, s, nd));
     TRY(add_array(set, nd, "span", "Attention on the needle asked for, of sum |A1 - lambda "
                   "A2| of the rows that predict its number; mean over heads.", "ld", by_layer,
                   s->span));

@@ -174,6 +174,7 @@ static Status init_study(Grid *g, GridModel *m)
         .files = m->files,
         .n_choices = m->n_choices,
         .choices = m->choices,
+        .orders = m->orders.n_shots ? &m->orders : NULL,
         .progress = &g->progress,
         .folder = g->folder ? cells : NULL,
         .name = m->name,
@@ -181,7 +182,7 @@ static Status init_study(Grid *g, GridModel *m)
     };
     if (!cells)
         FAIL(ERR_MEMORY, "out of memory for the name of a folder");
-    m->has_study = o.text || m->n_files || m->n_choices;
+    m->has_study = o.text || m->n_files || m->n_choices || o.orders;
     if (!m->has_study)
         return OK;
     TRY(study_init(&m->study, &m->arena, &o));
@@ -196,6 +197,7 @@ static Status run_first(Grid *g, GridModel *m, Loaded *l, bool extras)
 {
     if (!extras)
         TRY(grid_extras_run(g, m, l));
+    TRY(grid_extras_give(m));
     return m->has_study ? study_weights(&m->study, 0, &l->model, &l->model) : OK;
 }
 

@@ -28,9 +28,10 @@ typedef struct {
     const char *text_name, *calibration_name;
     const char *settings;      // what its cells hang on, a line each
     int         n_files, n_choices;
-    Retrieval   files[MAX_LIST];
+    Retrieval   files[MAX_LIST + 1];
     Choice      choices[MAX_LIST];
-    Needles     needles;       // n 0: none
+    Needles     needles;       // n 0: none; their episodes are the last of files
+    Shots       orders;        // n_shots 0: none
     Study       study;         // n_cells 0: no text and no task
     bool        has_study;
     SeriesSet   set;
@@ -69,10 +70,12 @@ MUST_USE Status grid_texts(Grid *g, GridModel *m);
 /* grid_checkpoint.c: loads m as specification number i says, quantizing it first where
  * that takes more than rounding and was not done yet. */
 MUST_USE Status grid_load(Loaded *l, Grid *g, GridModel *m, int i);
-/* grid_extras.c: what is measured of the unquantized model alone: outliers, needles,
- * orders, into m->set. *done: it was there already. */
+/* grid_extras.c: what is measured of the unquantized model alone: outliers and attention to
+ * needles, into m->set. *done: it was there already. */
 MUST_USE Status grid_extras_load(bool *done, Grid *g, GridModel *m);
 MUST_USE Status grid_extras_run(Grid *g, GridModel *m, Loaded *l);
+/* Hands what they and the study have in common, the needles that were found, to the study. */
+MUST_USE Status grid_extras_give(GridModel *m);
 /* OUT/folder/model-what.suffix with what no file is called replaced, in m's arena. */
 MUST_USE Status grid_path(const char **out, Grid *g, GridModel *m, const char *folder,
                           const char *what);

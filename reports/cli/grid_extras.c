@@ -1,6 +1,5 @@
 /* grid_extras.c - what is measured of the unquantized model alone: outliers, attention to
- * needles, the order of examples. Kept in OUT/cells for a resumed run. */
-#include <math.h>
+ * needles. Kept in OUT/cells for a resumed run. */
 #include <string.h>
 #include <unistd.h>
 
@@ -8,19 +7,18 @@
 #include "reports/cli/grid.h"
 #include "reports/h5.h"
 
-enum { ORDERS = 10 };
-
 /* --- measuring --- */
 
 static Status analyze(Grid *g, GridModel *m, Loaded *l)
 {
     const Settings *s = &g->se->s;
+    bool            marked = m->n_files > (m->needles.n > 0);   // by a file of the user's
     AnalyzeOptions  o = {
         .record = true,
         .quant = model_run(&l->model, (RunQuant){.bits = 16}),
         .text_name = m->text_name,
         .maps_layer = s->maps_layer >= 0 ? s->maps_layer : MAPS_LARGEST,
-        .marked = m->n_files ? &m->files[0] : NULL,
+        .marked = marked ? &m->files[0] : NULL,
         .progress = &g->se->progress,
     };
     Perplexity p;
@@ -40,42 +38,19 @@ static Status run_needles(Grid *g, GridModel *m, Loaded *l)
     return needles_series(&score, &m->needles, &m->set);
 }
 
-static Status add_orders(SeriesSet *set, const ShotScore *s)
-{
-    Series *out;
-    TRY(series_add(set, &out, SERIES_F64, "order/accuracy", "",
-                   "Accuracy with the examples in each order.", 1,
-                   (const char *const[]){"order"}, (int64_t[]){s->n_permutations}));
-    memcpy(out->data, s->accuracy, (size_t)s->n_permutations * sizeof *s->accuracy);
-    TRY(series_attr_int(set, "order_shots", s->n_shots));
-    TRY(series_attr_int(set, "order_queries", s->n_queries));
-    TRY(series_attr_int(set, "order_labels", s->n_labels));
-    TRY(series_attr_real(set, "order_mean", s->mean));
-    TRY(series_attr_real(set, "order_lowest", s->lowest));
-    TRY(series_attr_real(set, "order_highest", s->highest));
-    return series_attr_real(set, "order_stddev", s->stddev);
-}
-
-static Status run_orders(Grid *g, GridModel *m, Loaded *l)
-{
-    const Settings *s = &g->se->s;
-    ShotScore       score;
-    ShotOptions     o = {.shots = s->shots, .permutations = s->orders ? s->orders : ORDERS,
-                         .context = session_context(g->se, &l->model.config),
-                         .seed = (uint64_t)s->seed,
-                         .no_bos = s->bos && strcmp(s->bos, "none") == 0};
-    Scorer          sc = {.model = &l->model, .what = "orders",
-                          .quant = model_run(&l->model, (RunQuant){.bits = 16})};
-    TRY(shots_run(&score, &m->arena, m->reader.tokenizer, s->order, &o, &sc));
-    return add_orders(&m->set, &score);
-}
-
 static Status measure(Grid *g, GridModel *m, Loaded *l)
 {
     TRY(analyze(g, m, l));
-    if (g->n_needles)
-        TRY(run_needles(g, m, l));
-    return g->se->s.order ? run_orders(g, m, l) : OK;
+    return m->needles.n ? run_needles(g, m, l) : OK;
+}
+
+Status grid_extras_give(GridModel *m)
+{
+    uint8_t *correct;
+    if (!m->needles.n)
+        return OK;
+    TRY(needles_correct(&correct, &m->arena, &m->needles, &m->set));
+    return study_give(&m->study, m->n_files - 1, correct);
 }
 
 /* --- keeping --- */
@@ -83,13 +58,9 @@ static Status measure(Grid *g, GridModel *m, Loaded *l)
 /* The settings of the cells, and those that only the extras hang on. */
 static Status settings_of(const char **out, Grid *g, GridModel *m)
 {
-    const Settings *s = &g->se->s;
-    *out = arena_printf(&m->arena, "%s--needles %s %s --samples %lld\n--order %s --orders %lld\n"
-                        "outliers %s, --maps-layer %lld\n", m->settings,
-                        s->needles ? s->needles : "none",
-                        s->needle_form ? s->needle_form : "question", (long long)s->samples,
-                        s->order ? s->order : "none", (long long)s->orders,
-                        g->record ? "recorded" : "not recorded", (long long)s->maps_layer);
+    *out = arena_printf(&m->arena, "%soutliers %s, --maps-layer %lld\n", m->settings,
+                        g->record ? "recorded" : "not recorded",
+                        (long long)g->se->s.maps_layer);
     return *out ? OK : STATUS(ERR_MEMORY, "out of memory for the settings");
 }
 

@@ -10,7 +10,7 @@
 #include "kernels/size.h"
 #include "reports/cli/grid.h"
 
-enum { CALIBRATION_WINDOWS = 128, LONG_CONTEXT = 4096, DEPTH_SAMPLES = 50 };
+enum { CALIBRATION_WINDOWS = 128, LONG_CONTEXT = 4096, DEPTH_SAMPLES = 50, ORDERS = 10 };
 
 /* --- text --- */
 
@@ -121,7 +121,19 @@ static Status make_needles(Grid *g, GridModel *m, int64_t context)
     o.filler_name = name;
     o.filler = filler.at;
     o.n_filler = filler.n;
-    return needles_make(&m->needles, &m->arena, m->reader.tokenizer, &o);
+    TRY(needles_make(&m->needles, &m->arena, m->reader.tokenizer, &o));
+    m->files[m->n_files++] = m->needles.episodes;
+    return OK;
+}
+
+static Status read_orders(Grid *g, GridModel *m)
+{
+    const Settings *s = &g->se->s;
+    ShotOptions     o = {.shots = s->shots, .permutations = s->orders ? s->orders : ORDERS,
+                         .context = session_context(g->se, &m->reader.model.config),
+                         .seed = (uint64_t)s->seed,
+                         .no_bos = s->bos && strcmp(s->bos, "none") == 0};
+    return shots_load(&m->orders, &m->arena, m->reader.tokenizer, s->order, &o);
 }
 
 /* --- settings --- */
@@ -175,6 +187,16 @@ static const char *or_auto(const char *text)
     return text ? text : "auto";
 }
 
+static void needle_lines(TextBuf *b, const GridModel *m)
+{
+    const NeedleOptions *o = &m->needles.o;
+    if (m->needles.n)
+        textbuf_printf(b, "--needles %lld,%lld --needle-form %s --samples %lld, %lld tokens in "
+                       "%s\n", (long long)o->needles, (long long)o->asked,
+                       needles_form_name(o->form), (long long)o->samples,
+                       (long long)o->context, o->filler_name);
+}
+
 /* Specifications and bits are not among them: each cell is of one. Nor are threads. */
 static Status write_settings(Grid *g, GridModel *m)
 {
@@ -197,7 +219,10 @@ static Status write_settings(Grid *g, GridModel *m)
     file_line(&b, "--shots-from", s->shots_from);
     textbuf_printf(&b, "--seed %lld\n", (long long)s->seed);
     textbuf_printf(&b, "--kl %s\n", s->kl ? "given" : "not given");
+    needle_lines(&b, m);
     file_line(&b, "--order", s->order);
+    if (s->order)
+        textbuf_printf(&b, "%lld orders\n", (long long)m->orders.n_permutations);
     file_line(&b, "calibrated on", s->calibrate);
     textbuf_printf(&b, "%lld windows to calibrate on\n", (long long)m->calibration.seq.n);
     textbuf_printf(&b, "diffquant %s\n", DQ_VERSION);
@@ -215,5 +240,7 @@ Status grid_texts(Grid *g, GridModel *m)
         TRY(read_task(g, m, g->tasks.at[i], longest));
     if (g->n_needles)
         TRY(make_needles(g, m, g->se->s.context ? context : longest));
+    if (g->se->s.order)
+        TRY(read_orders(g, m));
     return write_settings(g, m);
 }

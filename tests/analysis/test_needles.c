@@ -286,7 +286,7 @@ TEST(the_seed_says_all)
     T_STATUS_OK(make(&a, &o));
     T_STATUS_OK(make(&b, &o));
     T_TEXT(a.nd.jsonl, b.nd.jsonl);
-    T_TEXT(a.nd.name, "needles-r2-n4");
+    T_TEXT(a.nd.name, "needles-n4r2");
     T_OK(a.nd.episodes.n_tasks == 1 && a.nd.episodes.tasks[0].n == 20);
     unmake(&b);
     o.seed++;

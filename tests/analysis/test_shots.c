@@ -61,10 +61,46 @@ static void bench_close(Bench *b)
     arena_close(&b->arena);
 }
 
-static Status ask(ShotScore *s, Bench *b, const char *text, const ShotOptions *o)
+/* What was drawn, and what a run made of it. */
+typedef struct {
+    Shots    t;
+    int64_t  n_shots, n_permutations, n_queries, n_labels;   // those of t
+    uint8_t *correct;      // [n_permutations, n_queries]
+    double  *loglik;       // [n_permutations, n_queries, n_labels]
+    double  *accuracy;     // [n_permutations]
+    const int64_t *demonstrations, *queries;
+    double   mean, lowest, highest, stddev;
+} Asked;
+
+static Status ask_file(Asked *s, Arena *a, Bench *b, const char *path, const ShotOptions *o)
 {
     Scorer sc = {.model = &b->model, .quant = {.bits = 16}};
-    return shots_run(s, &b->arena, b->t, tiny_file("shots.jsonl", text), o, &sc);
+    *s = (Asked){0};
+    TRY(shots_load(&s->t, a, b->t, path, o));
+    s->n_shots = s->t.n_shots;
+    s->n_permutations = s->t.n_permutations;
+    s->n_queries = s->t.n_queries;
+    s->n_labels = s->t.n_labels;
+    s->demonstrations = s->t.demonstrations;
+    s->queries = s->t.queries;
+    ARENA_NEW(s->correct, a, s->n_permutations * s->n_queries);
+    ARENA_NEW(s->loglik, a, s->n_permutations * s->n_queries * s->n_labels);
+    ARENA_NEW(s->accuracy, a, s->n_permutations);
+    TRY(shots_run(&s->t, &sc, s->correct, s->loglik));
+    if (sc.done != s->t.n_tokens)
+        FAIL(ERR_RANGE, "%lld tokens were run over, %lld were announced", (long long)sc.done,
+             (long long)s->t.n_tokens);
+    ShotScore score = shots_score(&s->t, s->correct, s->accuracy);
+    s->mean = score.mean;
+    s->lowest = score.lowest;
+    s->highest = score.highest;
+    s->stddev = score.stddev;
+    return OK;
+}
+
+static Status ask(Asked *s, Bench *b, const char *text, const ShotOptions *o)
+{
+    return ask_file(s, &b->arena, b, tiny_file("shots.jsonl", text), o);
 }
 
 static ShotOptions options(void)
@@ -121,14 +157,14 @@ static double loglik_of(Bench *b, const int64_t *order, int64_t n_shots, int que
 }
 
 /* The demonstrations of all permutations are the same; they and the queries are apart. */
-static bool is_drawn_well(const ShotScore *s, const ShotOptions *o)
+static bool is_drawn_well(const Asked *s, const ShotOptions *o)
 {
     int64_t used[EXAMPLES] = {0};
     for (int64_t i = 0; i < s->n_queries; i++)
         used[s->queries[i]] += 100;
     for (int64_t p = 0; p < s->n_permutations; p++)
         for (int64_t i = 0; i < s->n_shots; i++) {
-            int64_t *x = &s->demonstrations[p * s->n_shots + i];
+            const int64_t *x = &s->demonstrations[p * s->n_shots + i];
             used[*x]++;
             /* Six of three classes are two of each. */
             if (o->by_class && i >= 3 && label_of((int)x[0]) != label_of((int)x[-3]))
@@ -143,7 +179,7 @@ static bool is_drawn_well(const ShotScore *s, const ShotOptions *o)
 TEST(likelihoods_are_those_of_whole_prompts)
 {
     Bench       b;
-    ShotScore   s;
+    Asked       s;
     ShotOptions o = options();
     int64_t     said = 0;   // labels that were best, a bit each
     T_STATUS_OK(bench_open(&b));
@@ -175,7 +211,7 @@ TEST(likelihoods_are_those_of_whole_prompts)
 TEST(orders_differ)
 {
     Bench       b;
-    ShotScore   s;
+    Asked       s;
     ShotOptions o = options();
     T_STATUS_OK(bench_open(&b));
     T_STATUS_OK(ask(&s, &b, examples(), &o));
@@ -193,7 +229,7 @@ TEST(orders_differ)
 TEST(figures_are_those_of_the_permutations)
 {
     Bench     b;
-    ShotScore s, again;
+    Asked     s, again;
     bool      differ = false;
     T_STATUS_OK(bench_open(&b));
     for (int turn = 0; turn < 6; turn++) {
@@ -224,10 +260,55 @@ TEST(figures_are_those_of_the_permutations)
     bench_close(&b);
 }
 
+/* Three cells, the second not run. */
+TEST(series_tell_the_spread)
+{
+    Bench          b;
+    Asked          s;
+    SeriesSet      set;
+    uint8_t        other[3 * 8] = {[0] = 1, [8] = 1, [9] = 1};   // 1, 2 and 0 of 8
+    ShotOptions    o = options();
+    const uint8_t *cells[3] = {NULL, NULL, other};
+    T_STATUS_OK(bench_open(&b));
+    T_STATUS_OK(ask(&s, &b, examples(), &o));
+    T_TEXT(s.t.name, "shots orders");
+    cells[0] = s.correct;
+    series_set_init(&set, &b.arena, "m");
+    T_STATUS_OK(shots_series(&s.t, cells, 1, 3, &set));
+    const Series *accuracy =
+        series_find_dims(&set, "order/accuracy", "weights,logit_bits,permutation");
+    const Series *mean = series_find_dims(&set, "order/mean", "weights,logit_bits");
+    const Series *low = series_find_dims(&set, "order/lowest", "weights,logit_bits");
+    const Series *high = series_find_dims(&set, "order/highest", "weights,logit_bits");
+    const Series *stddev = series_find_dims(&set, "order/stddev", "weights,logit_bits");
+    const Series *shots = series_find_dims(&set, "order/demonstrations", "permutation,shot");
+    const Series *queries = series_find_dims(&set, "order/queries", "question");
+    T_OK(accuracy && mean && low && high && stddev && shots && queries);
+    for (int p = 0; p < 3; p++) {
+        T_NEAR(series_get(accuracy, 0, 0, p), s.accuracy[p], 0);
+        T_OK(isnan(series_get(accuracy, 0, 1, p)));
+        T_NEAR(series_get(accuracy, 0, 2, p), (p == 0 ? 1 : p == 1 ? 2 : 0) / 8.0, 0);
+        T_OK(memcmp((int64_t *)shots->data + 6 * p, s.demonstrations + 6 * p, 48) == 0);
+    }
+    T_NEAR(series_get(mean, 0, 0, 0), s.mean, 0);
+    T_OK(isnan(series_get(mean, 0, 1, 0)) && isnan(series_get(low, 0, 1, 0)));
+    T_OK(isnan(series_get(high, 0, 1, 0)) && isnan(series_get(stddev, 0, 1, 0)));
+    T_NEAR(series_get(mean, 0, 2, 0), 1 / 8.0, 1e-16);
+    T_NEAR(series_get(low, 0, 2, 0), 0, 0);
+    T_NEAR(series_get(high, 0, 2, 0), 2 / 8.0, 0);
+    T_NEAR(series_get(stddev, 0, 2, 0), 1 / 8.0, 1e-16);
+    T_OK(shots->shape[1] == 6 && queries->shape[0] == 8);
+    T_OK(memcmp(queries->data, s.queries, 64) == 0);
+    T_TEXT(series_attr(&set, "order_task")->text, "shots orders");
+    T_OK(series_attr(&set, "order_labels")->integer == LABELS);
+    T_OK(series_attr(&set, "order_seed")->integer == 5);
+    bench_close(&b);
+}
+
 TEST(as_many_as_fit)
 {
     Bench       b;
-    ShotScore   s;
+    Asked       s;
     ShotOptions o = options();
     T_STATUS_OK(bench_open(&b));
     o.shots = 0;
@@ -240,8 +321,7 @@ TEST(as_many_as_fit)
     o.queries = 0;
     int64_t last = 0, full = 0;
     for (o.context = 30; o.context < 120; o.context++) {   // more context, more of them
-        if (shots_run(&s, &b.arena, b.t, tiny_file("s.jsonl", examples()), &o,
-                      &(Scorer){.model = &b.model, .quant = {.bits = 16}}) != OK)
+        if (ask_file(&s, &b.arena, &b, tiny_file("s.jsonl", examples()), &o) != OK)
             continue;
         T_OK(s.n_shots >= last && s.n_shots + s.n_queries == EXAMPLES);
         static int32_t ids[CONTEXT];
@@ -324,7 +404,7 @@ TEST(bad_files_and_numbers_are_named)
     Bench b;
     T_STATUS_OK(bench_open(&b));
     for (size_t i = 0; i < sizeof ROWS / sizeof ROWS[0]; i++) {
-        ShotScore   s;
+        Asked       s;
         ShotOptions o = {.shots = ROWS[i].shots, .permutations = ROWS[i].permutations,
                          .queries = ROWS[i].queries, .context = ROWS[i].context};
         T_FAILS(ask(&s, &b, ROWS[i].text, &o), ROWS[i].code, ROWS[i].says);
@@ -341,11 +421,10 @@ TEST(every_allocation_may_fail)
     const char *path = tiny_file("two.jsonl", A B);
     T_STATUS_OK(bench_open(&b));
     while (status != OK) {
-        Arena     a = {0};
-        ShotScore s;
-        Scorer    sc = {.model = &b.model, .quant = {.bits = 16}};
+        Arena a = {0};
+        Asked s;
         arena_fail_at(++k);
-        status = shots_run(&s, &a, b.t, path, &o, &sc);
+        status = ask_file(&s, &a, &b, path, &o);
         arena_fail_at(0);
         T_OK(status == OK || status == ERR_MEMORY);
         arena_close(&a);
