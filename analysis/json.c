@@ -2,6 +2,7 @@
 #include "analysis/json.h"
 
 #include <cjson/cJSON.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,6 +28,9 @@ static Status fail_at(const Scan *s, size_t at, const char *what)
             column = 1;
         }
     }
+    /* The name of a line of JSON lines has its number. */
+    if (!s->n || !memchr(s->text, '\n', s->n))
+        FAIL(ERR_FORMAT, "%s: column %zu: %s", s->name, column, what);
     FAIL(ERR_FORMAT, "%s: line %zu, column %zu: %s", s->name, line, column, what);
 }
 
@@ -164,6 +168,8 @@ static Status check_text(Scan *s)
     size_t valid = json_utf8_prefix(s->text, s->n);
     if (valid < s->n)
         return fail_at(s, valid, "not UTF-8");
+    if (s->n >= 3 && memcmp(s->text, "\xef\xbb\xbf", 3) == 0)
+        return fail_at(s, 0, "a byte order mark before the JSON: save the file without it");
     int depth = 0;
     for (ScanKind k; (k = scan_next(s)) != SCAN_END;) {
         depth += (k == SCAN_OPEN) - (k == SCAN_CLOSE);
@@ -360,4 +366,11 @@ const char *json_kind_name(JsonKind kind)
     static const char *const NAMES[] = {"null", "true or false", "a number",
                                         "a text", "a list", "an object"};
     return NAMES[kind];
+}
+
+const char *json_not_whole(const Json *v)
+{
+    if (v->kind != JSON_NUMBER)
+        return json_kind_name(v->kind);
+    return fabs(v->number) < 0x1p63 ? "a fraction" : "too large a number";
 }

@@ -30,8 +30,9 @@ struct Json {
 };
 
 /* Parses text[0..n), which need not end in 0 and may be NULL if n is 0. name
- * (of the file) begins every message. ERR_FORMAT says line and column, or the
- * duplicate key; ERR_MEMORY. Time and memory grow linearly with n. */
+ * (of the file) begins every message. ERR_FORMAT says column, and line where there
+ * are several, or the duplicate key; ERR_MEMORY. Time and memory grow linearly with
+ * n. */
 MUST_USE Status json_parse(const Json **out, Arena *a, const char *name, const void *text,
                            size_t n);
 /* Maps the file, parses it, closes it. */
@@ -40,6 +41,9 @@ MUST_USE Status json_read(const Json **out, Arena *a, const char *path);
 /* The member of that name; NULL where there is none or v is not an object. */
 const Json *json_member(const Json *v, const char *name);
 const char *json_kind_name(JsonKind kind);  // "a number", "an object"
+/* What v is where a whole number was expected and v->whole is false: "a fraction", "too
+ * large a number", else its kind. */
+const char *json_not_whole(const Json *v);
 
 /* Offset of the first byte that is not UTF-8 (overlong forms, surrogates and
  * values past U+10FFFF are not); n where all of it is. */

@@ -4,7 +4,8 @@
 
 static Status read_answer(int64_t *out, const ChoiceLine *l)
 {
-    const char *key = json_member(l->object, "label") ? "label" : "answer";
+    bool        other = json_member(l->object, "answer") && !json_member(l->object, "label");
+    const char *key = other ? "answer" : "label";
     const Json *v;
     TRY(line_member(&v, l, l->object, key));
     if (v->kind == JSON_BOOL) {

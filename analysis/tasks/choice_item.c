@@ -1,6 +1,7 @@
 /* choice_item.c - reads the lines of a task's file; one that is wrong is an error. */
 #include "analysis/tasks/choice_item.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,6 +35,19 @@ static bool has_keys(const Json *object, ChoiceKind k)
     return true;
 }
 
+enum { LISTED_KEYS = 8 };
+
+/* "id", "question", ... */
+static void list_keys(char *out, size_t size, const Json *object)
+{
+    size_t n = (size_t)snprintf(out, size, "%s", object->n ? "" : "none");
+    for (int64_t i = 0; i < object->n && i < LISTED_KEYS && n < size; i++)
+        n += (size_t)snprintf(out + n, size - n, "%s\"%.16s\"", i ? ", " : "",
+                              object->at[i].key);
+    if (object->n > LISTED_KEYS && n < size)
+        snprintf(out + n, size - n, "...");
+}
+
 static Status find_kind(ChoiceKind *out, const ChoiceLine *l)
 {
     for (int k = 0; k < N_CHOICES; k++)
@@ -41,8 +55,11 @@ static Status find_kind(ChoiceKind *out, const ChoiceLine *l)
             *out = (ChoiceKind)k;
             return OK;
         }
-    FAIL_LINE(l, ERR_FORMAT, "the keys are those of no task; a plain line has \"context\", "
-              "\"choices\" and \"answer\"");
+    char got[LISTED_KEYS * 24];
+    list_keys(got, sizeof got, l->object);
+    FAIL_LINE(l, ERR_FORMAT, "the keys are those of no task: %s; a plain line has \"context\", "
+              "\"choices\" and \"answer\", one of retrieval \"id\", \"n\", \"context\", "
+              "\"answer\" and \"span\"", got);
 }
 
 /* --- a line --- */
@@ -54,6 +71,9 @@ static Status read_id(const char **out, const ChoiceLine *l, const char *key)
         return OK;
     if (v->kind == JSON_TEXT)
         return line_text(out, l, key);
+    if (!v->whole)
+        FAIL_LINE(l, ERR_FORMAT, "\"%s\" is %s, expected a text or a whole number", key,
+                  json_not_whole(v));
     int64_t number;
     TRY(line_whole(&number, l, key));
     return line_printf(out, l, "%lld", (long long)number);
@@ -61,8 +81,6 @@ static Status read_id(const char **out, const ChoiceLine *l, const char *key)
 
 static Status check_choices(const ChoiceItem *it, const ChoiceLine *l)
 {
-    if (it->n == 0)
-        FAIL_LINE(l, ERR_RANGE, "there are no choices");
     for (int64_t i = 0; i < it->n; i++)
         if (!it->choice[i][0] || !it->continuation[i][0])
             FAIL_LINE(l, ERR_RANGE, "choice %lld is empty", (long long)i);

@@ -37,6 +37,8 @@ Status line_texts(const char ***out, int64_t *n, const ChoiceLine *l, const Json
     if (list->kind != JSON_LIST)
         FAIL_LINE(l, ERR_FORMAT, "\"%s\" is %s, expected a list of texts", key,
                   json_kind_name(list->kind));
+    if (list->n == 0)
+        FAIL_LINE(l, ERR_RANGE, "\"%s\" is an empty list", key);
     ARENA_NEW(*out, l->arena, list->n);
     for (int64_t i = 0; i < list->n; i++) {
         if (list->at[i].kind != JSON_TEXT)
@@ -71,7 +73,7 @@ Status line_whole(int64_t *out, const ChoiceLine *l, const char *key)
                   v->text);
     else if (v->kind != JSON_TEXT)
         FAIL_LINE(l, ERR_FORMAT, "\"%s\" is %s, expected a whole number", key,
-                  v->kind == JSON_NUMBER ? "a fraction" : json_kind_name(v->kind));
+                  json_not_whole(v));
     return OK;
 }
 
@@ -120,9 +122,17 @@ static Status find_label(int64_t *out, const ChoiceLine *l, const char **labels,
     const char *begin = key, *end = key + strlen(key);
     if (trim)
         choice_strip(&begin, &end);   // its beginning only: str.lstrip
-    for (*out = 0; *out < n; ++*out)
-        if (strcmp(labels[*out], begin) == 0)
-            return OK;
+    int64_t found = 0;
+    for (int64_t i = n; i-- > 0;)
+        if (strcmp(labels[i], begin) == 0) {
+            *out = i;
+            found++;
+        }
+    if (found == 1)
+        return OK;
+    if (found)
+        FAIL_LINE(l, ERR_FORMAT, "\"answerKey\" is \"%.40s\", which %lld labels are", key,
+                  (long long)found);
     FAIL_LINE(l, ERR_RANGE, "\"answerKey\" is \"%.40s\", which is none of the %lld labels", key,
               (long long)n);
 }

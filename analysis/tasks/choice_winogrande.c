@@ -17,6 +17,9 @@ Status choice_winogrande(ChoiceItem *it, const ChoiceLine *l)
         FAIL_LINE(l, ERR_FORMAT, "\"sentence\" has no \"_\" for the options to fill");
     const char *begin = gap + 1, *end = begin + strlen(begin);
     choice_strip(&begin, &end);
+    if (begin == end)
+        FAIL_LINE(l, ERR_RANGE, "nothing follows \"_\" in \"sentence\", and that is what is "
+                  "scored");
     TRY(line_printf(&rest, l, "%.*s", (int)(end - begin), begin));
     it->n = 2;
     ARENA_NEW(it->context, l->arena, 2);
@@ -25,6 +28,8 @@ Status choice_winogrande(ChoiceItem *it, const ChoiceLine *l)
     for (int i = 0; i < 2; i++) {
         const char *option;
         TRY(line_text(&option, l, KEYS[i]));
+        if (!*option)
+            FAIL_LINE(l, ERR_RANGE, "\"%s\" is empty", KEYS[i]);
         TRY(line_printf(&it->context[i], l, "%.*s%s", (int)(gap - sentence), sentence, option));
         it->continuation[i] = rest;
         it->choice[i] = it->context[i];

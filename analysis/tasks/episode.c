@@ -41,7 +41,7 @@ static Status read_whole(int64_t *out, const Place *at, const char *key, const J
 {
     if (v->kind != JSON_NUMBER || !v->whole)
         FAIL_AT(at, ERR_FORMAT, "\"%s\" is %s, expected a whole number", key,
-                v->kind == JSON_NUMBER ? "a fraction" : json_kind_name(v->kind));
+                json_not_whole(v));
     *out = v->integer;
     return OK;
 }

@@ -84,8 +84,8 @@ TEST(checkpoint_refuses)
         Status      code;
         const char *words;
     } ROWS[] = {
-        {"", ERR_FORMAT, INDEX ": line 1, column 1: empty"},
-        {"{\"weight_map\":", ERR_FORMAT, INDEX ": line 1"},
+        {"", ERR_FORMAT, INDEX ": column 1: empty"},
+        {"{\"weight_map\":", ERR_FORMAT, INDEX ": column 14: not JSON"},
         {"[]", ERR_FORMAT, INDEX ": weight_map is missing"},
         {"{}", ERR_FORMAT, INDEX ": weight_map is missing"},
         {"{\"weight_map\":{}}", ERR_FORMAT, "weight_map is missing, empty"},

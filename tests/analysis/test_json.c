@@ -69,12 +69,27 @@ TEST(json_whole_numbers_are_exact)
     }
 }
 
+TEST(json_says_why_a_number_is_not_whole)
+{
+    static const char *const ROWS[][2] = {
+        {"[1.5]", "a fraction"}, {"[1.0]", "a fraction"}, {"[1e3]", "a fraction"},
+        {"[9223372036854775808]", "too large a number"}, {"[-1e30]", "too large a number"},
+        {"[true]", "true or false"}, {"[\"1\"]", "a text"},
+    };
+    for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
+        const Json *v;
+        T_STATUS_OK(parse(&v, ROWS[i][0]));
+        T_OK(!v->at[0].whole);
+        T_TEXT(json_not_whole(&v->at[0]), ROWS[i][1]);
+    }
+}
+
 TEST(json_refuses)
 {
     static const char *const ROWS[][2] = {
         {"", "empty"},
         {"  ", "not JSON"},
-        {"{\"a\":1} x", "line 1, column 9: unexpected character"},
+        {"{\"a\":1} x", ": column 9: unexpected character"},
         {"{\"a\":1} 2", "something follows"},
         {"[1]\n\n]", "line 3, column 1: something follows"},
         {"{\"a\":1,\"b\":2,\"a\":3}", "key \"a\" appears twice"},
@@ -104,7 +119,7 @@ TEST(json_refuses)
         {"[\"\xed\xa0\x80\"]", "not UTF-8"},
         {"[\"\xe2\x82\"]", "not UTF-8"},
         {"[\"\xf4\x90\x80\x80\"]", "not UTF-8"},
-        {"\xef\xbb\xbf[]", "unexpected character"},
+        {"\xef\xbb\xbf[]", ": column 1: a byte order mark"},
     };
     const Json *v;
     for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
@@ -205,7 +220,7 @@ TEST(json_read_names_the_file)
     FILE *f = fopen(path, "w");
     fputs("[1, 2", f);
     fclose(f);
-    T_FAILS(json_read(&v, &arena, path), ERR_FORMAT, "none.json: line 1");
+    T_FAILS(json_read(&v, &arena, path), ERR_FORMAT, "none.json: column 5");
     f = fopen(path, "w");
     fputs("[1, 2]", f);
     fclose(f);

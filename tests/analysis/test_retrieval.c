@@ -143,6 +143,8 @@ TEST(bad_lines_are_named)
          "\"id\" is a number, expected a text"},
         {"{\"id\":\"a\",\"n\":1.5,\"context\":\"a\",\"answer\":\"b\",\"span\":[0,1]}",
          ERR_FORMAT, "\"n\" is a fraction"},
+        {"{\"id\":\"a\",\"n\":9223372036854775808,\"context\":\"a\",\"answer\":\"b\","
+         "\"span\":[0,1]}", ERR_FORMAT, "\"n\" is too large a number"},
         {"{\"id\":\"a\",\"n\":0,\"context\":\"a\",\"answer\":\"b\",\"span\":[0,1]}", ERR_RANGE,
          "\"n\" is 0"},
         {"{\"id\":\"a\",\"n\":1,\"context\":\"\",\"answer\":\"b\",\"span\":[0,1]}", ERR_FORMAT,

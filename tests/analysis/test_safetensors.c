@@ -66,8 +66,8 @@ TEST(safetensors_refuses)
         const char *words;
     } ROWS[] = {
         {"{\"a\":\"\xff\"}", 0, ERR_FORMAT, "not UTF-8"},
-        {"{\"a\":", 0, ERR_FORMAT, "header: line 1, column 5: not JSON"},
-        {"", 0, ERR_FORMAT, "header: line 1, column 1: empty"},
+        {"{\"a\":", 0, ERR_FORMAT, "header: column 5: not JSON"},
+        {"", 0, ERR_FORMAT, "header: column 1: empty"},
         {"[]", 0, ERR_FORMAT, "header is a list, expected an object"},
         {"{} {}", 0, ERR_FORMAT, "something follows"},
         {"{\"a\":7}", 0, ERR_FORMAT, "tensor a is a number, expected an object"},

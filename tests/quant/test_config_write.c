@@ -91,7 +91,7 @@ TEST(what_is_no_object_is_refused)
     Arena       a = {0};
     const char *got = NULL;
     T_FAILS(edit(&got, &a, "[1]"), ERR_FORMAT, "x/config.json is a list, expected an object");
-    T_FAILS(edit(&got, &a, "{\"a\": 1"), ERR_FORMAT, "x/config.json: line 1");
+    T_FAILS(edit(&got, &a, "{\"a\": 1"), ERR_FORMAT, "x/config.json: column ");
     T_FAILS(edit(&got, &a, ""), ERR_FORMAT, "x/config.json");
     T_FAILS(edit(&got, &a, "{\"dtype\": 1, \"dtype\": 2}"), ERR_FORMAT, "twice");
     arena_close(&a);
