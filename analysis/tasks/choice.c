@@ -7,6 +7,7 @@
 #include "analysis/tasks/choice_item.h"
 #include "analysis/tasks/choice_shots.h"
 #include "analysis/tasks/choice_tokens.h"
+#include "analysis/tasks/task_name.h"
 #include "kernels/size.h"
 
 static int64_t code_points(const char *text)
@@ -99,10 +100,8 @@ static Status make_requests(Choice *c, Arena *a, Arena *tmp, Tokenizer *t,
 
 static Status name_it(Choice *c, Arena *a, const char *path)
 {
-    const char *slash = strrchr(path, '/'), *stem = slash ? slash + 1 : path;
-    const char *dot = strrchr(stem, '.');
     c->path = arena_text(a, path, strlen(path));
-    c->name = arena_text(a, stem, dot && dot > stem ? (size_t)(dot - stem) : strlen(stem));
+    c->name = task_name(a, path);
     if (!c->path || !c->name)
         FAIL(ERR_MEMORY, "%s: out of memory", path);
     return OK;

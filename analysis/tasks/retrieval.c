@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "analysis/tasks/episode.h"
+#include "analysis/tasks/task_name.h"
 #include "kernels/size.h"
 
 enum { MAX_TASKS = 100 };  // rows of a table that anyone would read
@@ -155,12 +156,10 @@ static Status keep_facts(Retrieval *r, Arena *a, const Episode *e, const Questio
 }
 
 /* "folder/retrieval.jsonl" and 4 -> "retrieval-n4" */
-static const char *task_name(Arena *a, const char *path, int64_t needles)
+static const char *name_with(Arena *a, const char *path, int64_t needles)
 {
-    const char *slash = strrchr(path, '/'), *stem = slash ? slash + 1 : path;
-    const char *dot = strrchr(stem, '.');
-    int n = (int)(dot && dot > stem ? (size_t)(dot - stem) : strlen(stem));
-    return arena_printf(a, "%.*s-n%lld", n, stem, (long long)needles);
+    const char *name = task_name(a, path);
+    return name ? arena_printf(a, "%s-n%lld", name, (long long)needles) : NULL;
 }
 
 /* The smallest number of needles above `above`; -1 if there is none. */
@@ -177,7 +176,7 @@ static Status make_task(RetrievalTask *t, Arena *a, const Retrieval *r, int64_t 
 {
     int64_t *items;
     ARENA_NEW(items, a, r->n);
-    *t = (RetrievalTask){.name = task_name(a, r->path, needles), .needles = needles,
+    *t = (RetrievalTask){.name = name_with(a, r->path, needles), .needles = needles,
                          .items = items};
     if (!t->name)
         FAIL(ERR_MEMORY, "%s: out of memory for a task", r->path);
