@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "analysis/json.h"
 #include "kernels/filemap.h"
 #include "kernels/size.h"
 
@@ -127,10 +128,13 @@ void session_say_context(Session *se, const char *name, const ModelConfig *c)
                     name, (long long)context, (long long)c->max_positions);
 }
 
-static Status add_file(TextBuf *b, const char *path)
+static Status add_file(Session *se, TextBuf *b, const char *path)
 {
     FileMap map;
     TRY(filemap_open(&map, path));
+    size_t valid = json_utf8_prefix(map.data, map.size);
+    if (valid < map.size)
+        session_say(se, "%s: byte %zu is not UTF-8: what is not is read as U+FFFD", path, valid);
     if (map.size)
         textbuf_bytes(b, (const char *)map.data, map.size);
     filemap_close(&map);
@@ -146,7 +150,7 @@ Status session_text(TextBuf *text, const char **name, Session *se, Arena *a,
     for (int i = 0; i < list->n; i++) {
         textbuf_add(text, i ? "\n\n" : "");
         textbuf_add(&names, i ? ", " : "");
-        TRY(add_file(text, list->at[i]));
+        TRY(add_file(se, text, list->at[i]));
         textbuf_add(&names, list->at[i]);
     }
     *name = names.at;
@@ -251,18 +255,27 @@ Status session_layer(const Session *se, const char *model, const ModelConfig *c)
     return OK;
 }
 
+/* Twice the same is one cell. */
+static void add_bits(LogitBits *out, int bits)
+{
+    for (int i = 0; i < out->n; i++)
+        if (out->at[i] == bits)
+            return;
+    out->at[out->n++] = bits;
+}
+
 Status session_bits(LogitBits *out, const Session *se, const char *bits)
 {
     const Settings *s = &se->s;
     *out = (LogitBits){0};
     for (; s->logit_bits.n == 0 && *bits; bits += strcspn(bits, ","), bits += *bits == ',')
-        out->at[out->n++] = atoi(bits);
+        add_bits(out, atoi(bits));
     for (int i = 0; i < s->logit_bits.n; i++) {
         const char *text = s->logit_bits.at[i];
         if (strcmp(text, "16") != 0 && strcmp(text, "8") != 0 && strcmp(text, "6") != 0 &&
             strcmp(text, "4") != 0)
             FAIL(ERR_USAGE, "--logit-bits: \"%s\" is none of 16, 8, 6, 4", text);
-        out->at[out->n++] = atoi(text);
+        add_bits(out, atoi(text));
     }
     for (int i = 0; s->logit_scale && i < N_SCALES; i++)
         if (strcmp(s->logit_scale, logit_scale_name((LogitScale)i)) == 0)
@@ -272,13 +285,28 @@ Status session_bits(LogitBits *out, const Session *se, const char *bits)
 
 /* --- results --- */
 
+/* Files of a study have "-" where the names of models have these. */
+static char in_files(char c)
+{
+    return c == '/' || c == ':' || c == ' ' ? '-' : c;
+}
+
+static bool same_in_files(const char *a, const char *b)
+{
+    while (*a && in_files(*a) == in_files(*b)) {
+        a++;
+        b++;
+    }
+    return in_files(*a) == in_files(*b);
+}
+
 Status session_name(const char **out, Session *se, const SeriesSet *sets, int n,
                     const char *name)
 {
     *out = arena_printf(&se->arena, "%s", name);
     /* The numbered name may be another folder's: n + 1 tries find a free one. */
     for (int i = 0, number = n; *out && i < n; i++)
-        if (strcmp(sets[i].model, *out) == 0) {
+        if (same_in_files(sets[i].model, *out)) {
             *out = arena_printf(&se->arena, "%.*s (%d)", MOST_NAME, name, ++number);
             i = -1;
         }

@@ -75,7 +75,8 @@ MUST_USE Status session_bits(LogitBits *out, const Session *se, const char *bits
 const char *session_example(Session *se, const char *file);
 
 /* The name of a model as a group of a file: its folder's, with a number where one
- * of sets[n] has it already. In the session's arena. */
+ * of sets[n] has it already, or one that files do not tell from it. In the session's
+ * arena. */
 MUST_USE Status session_name(const char **out, Session *se, const SeriesSet *sets, int n,
                              const char *name);
 

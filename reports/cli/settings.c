@@ -33,7 +33,7 @@ static Status add_to_list(TextList *list, const char *name, const char *value)
 
 static Status add_parts(TextList *list, Arena *a, const char *name, const char *value)
 {
-    while (*value) {
+    for (bool more = true; more;) {
         size_t      n = strcspn(value, ",");
         const char *part = arena_text(a, value, n);
         if (!part)
@@ -41,10 +41,10 @@ static Status add_parts(TextList *list, Arena *a, const char *name, const char *
         if (n == 0)
             FAIL(ERR_USAGE, "--%s: an empty item in the list", name);
         TRY(add_to_list(list, name, part));
-        value += n;
-        value += *value == ',';
+        more = value[n] == ',';
+        value += n + more;
     }
-    return list->n ? OK : STATUS(ERR_USAGE, "--%s: an empty list", name);
+    return OK;
 }
 
 static Status parse_int(int64_t *out, const OptionRow *o, const char *value)
@@ -165,10 +165,34 @@ static Status parse_verb(Settings *s, const char *word)
 static Status check_inputs(const Settings *s)
 {
     const VerbRow *v = verb_row(s->verb);
-    if (s->inputs.n < v->min_inputs || s->inputs.n > v->max_inputs)
-        FAIL(ERR_USAGE, "%s takes %s%s, %d came; see diffquant %s --help", v->name,
-             v->min_inputs > 1 ? "at least two: " : v->max_inputs == 1 ? "one " : "",
-             v->inputs, s->inputs.n, v->name);
+    char           range[32] = "one";
+    if (s->inputs.n >= v->min_inputs && s->inputs.n <= v->max_inputs)
+        return OK;
+    if (v->max_inputs > 1)
+        snprintf(range, sizeof range, "%d to %d:", v->min_inputs, v->max_inputs);
+    FAIL(ERR_USAGE, "%s takes %s %s, %d came; see diffquant %s --help", v->name, range,
+         v->inputs, s->inputs.n, v->name);
+}
+
+static bool was_given(const Settings *s, const char *name)
+{
+    for (int i = 0; i < settings_n_options; i++) {
+        const OptionRow *o = &settings_options[i];
+        const void      *field = (const char *)s + o->offset;
+        if (strcmp(o->name, name) == 0)
+            return o->kind == OPT_INT ? *(const int64_t *)field != 0
+                                      : *(const char *const *)field != NULL;
+    }
+    return false;
+}
+
+static Status check_needs(const Settings *s)
+{
+    for (int i = 0; i < settings_n_needs; i++) {
+        const NeedRow *n = &settings_needs[i];
+        if (was_given(s, n->name) && !was_given(s, n->needs))
+            FAIL(ERR_USAGE, "--%s says nothing without --%s", n->name, n->needs);
+    }
     return OK;
 }
 
@@ -197,7 +221,10 @@ Status settings_parse(Settings *s, Arena *a, int argc, char **argv)
         else
             TRY(add_to_list(&s->inputs, verb_row(s->verb)->inputs, argv[i]));
     }
-    return s->help ? OK : check_inputs(s);
+    if (s->help)
+        return OK;
+    TRY(check_inputs(s));
+    return check_needs(s);
 }
 
 /* --- help --- */

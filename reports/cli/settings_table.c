@@ -96,8 +96,8 @@ const OptionRow settings_options[] = {
      "token ids to run over, in decimal, instead of text"},
     {"task", 0, GRID, OPT_LIST, AT(tasks), "FILE", 0, 0,
      "questions to score, JSON lines: HellaSwag, ARC, PIQA, WinoGrande, BoolQ, OpenBookQA as\n"
-     "they are published, {context, choices, answer}, or {context, answer} for retrieval;\n"
-     "told apart by their keys; may be given several times"},
+     "they are published, {context, choices, answer}, or {id, n, context, answer, span}\n"
+     "for retrieval; told apart by their keys; may be given several times"},
     {"shots", 0, GRID, OPT_INT, AT(shots), "N", 0, 100000,
      "worked examples before each question of multiple choice (default 0), or before each\n"
      "item of --order (default: as many as fit)"},
@@ -172,5 +172,13 @@ const OptionRow settings_options[] = {
     {"quiet", 'q', 0, OPT_FLAG, AT(quiet), NULL, 0, 0, "no progress, no messages"},
     {"help", 'h', 0, OPT_FLAG, AT(help), NULL, 0, 0, "show this help"},
 };
+const NeedRow settings_needs[] = {
+    {"shots-from", "shots"},
+    {"needle-form", "needles"},
+    {"samples", "needles"},
+    {"orders", "order"},
+};
+
 const int settings_n_verbs = sizeof settings_verbs / sizeof settings_verbs[0];
 const int settings_n_options = sizeof settings_options / sizeof settings_options[0];
+const int settings_n_needs = sizeof settings_needs / sizeof settings_needs[0];

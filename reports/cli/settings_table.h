@@ -27,7 +27,13 @@ typedef struct {
 } OptionRow;
 
 extern const VerbRow   settings_verbs[];
+/* An option that says how another does its work, and goes unheard without it. */
+typedef struct {
+    const char *name, *needs;
+} NeedRow;
+
 extern const OptionRow settings_options[];
-extern const int       settings_n_verbs, settings_n_options;
+extern const NeedRow   settings_needs[];
+extern const int       settings_n_verbs, settings_n_options, settings_n_needs;
 
 #endif

@@ -125,6 +125,14 @@ TEST(wrong_usage_is_2)
     T_OK(fails(run("analyze a --dtype f17"), 2, "f17", "f32|bf16"));
     T_OK(fails(run("analyze a --text"), 2, "--text", "FILE"));
     T_OK(fails(run("compare a b"), 2, "--out", "compare"));
+    T_OK(fails(run("compare a"), 2, "2 to 8: MODEL", "1 came"));
+    T_OK(fails(run("compare a b c d e f g h i"), 2, "2 to 8: MODEL", "9 came"));
+    T_OK(fails(run("eval a --weights w4,"), 2, "--weights", "empty item"));
+    T_OK(fails(run("eval a --weights ,w4"), 2, "--weights", "empty item"));
+    T_OK(fails(run("eval a --shots-from x"), 2, "--shots-from", "without --shots"));
+    T_OK(fails(run("eval a --needle-form question"), 2, "--needle-form", "without --needles"));
+    T_OK(fails(run("eval a --samples 3"), 2, "--samples", "without --needles"));
+    T_OK(fails(run("eval a --orders 3"), 2, "--orders", "without --order"));
     T_OK(fails(run("generate a"), 2, "--prompt", "generate"));
     T_OK(fails(run(with_model("analyze %s --logit-bits 5", PAIR)), 2, "5", "16, 8, 6, 4"));
     T_OK(fails(run(with_model("analyze %s --weights w3", PAIR)), 2, "w3", "4"));
@@ -350,6 +358,36 @@ TEST(eval_scores_every_cell)
     T_OK(strstr(o->out, "\"h5\": \"one.h5\""));
     o = run("report one.h5 -o page-of-one");
     T_OK(o->code == 0 && strstr(o->out, "pick norm") && exists("page-of-one/accuracy.png"));
+}
+
+/* The cells of either are found again: neither was written over. */
+TEST(models_whose_files_would_be_called_alike)
+{
+    char command[1024];
+    T_OK(system_in_tmp("mkdir 'a b' a-b"));
+    snprintf(command, sizeof command, "cd '%s' && cp %s/* 'a b' && cp %s/* a-b", check_tmp(),
+             check_path(PAIR), check_path("pair/base"));
+    T_OK(system(command) == 0);
+    snprintf(command, sizeof command, "compare -q 'a b' a-b -o alike --task pick.jsonl --text %s "
+             "--max-tokens 100 --logit-bits 16", check_path("pair/heldout.txt"));
+    T_OK(run(command)->code == 0);
+    T_OK(exists("alike/cells/a-b-fp-16.cell") && exists("alike/cells/a-b-(2)-fp-16.cell"));
+    strcat(command, " --resume");
+    T_OK(run(command)->code == 0);
+}
+
+TEST(names_of_tasks_do_not_part_lists)
+{
+    write_text("one,two.jsonl", PICK("0") PICK("1"));
+    Outcome *o = run(small_grid("eval", "--task one,two.jsonl"));
+    T_OK(o->code == 0 && strstr(o->out, " one_two  one_two norm "));
+}
+
+TEST(bits_given_twice_are_scored_once)
+{
+    Outcome *o = run(small_grid("eval", "--logit-bits 16"));
+    const char *row = strstr(o->out, " 16 ");
+    T_OK(o->code == 0 && row && !strstr(row + 1, " 16 "));
 }
 
 TEST(other_conventions_give_other_perplexities)
