@@ -137,8 +137,9 @@ typedef struct {
 /* Mamba-1's selective scan (arXiv 2312.00752, 3.2 and algorithm 2), channel c, state n:
  *   delta_t = softplus(dt_t + dt_bias)
  *   h_t = exp(delta_t A) h_(t-1) + delta_t B_t u_t,   y_t = sum_n C_t h_t + D u_t
- * u, dt [T,E]; bc [T,2N]: B, then C; h starts at 0, or at state [E,N], which then holds the
- * last one (one sequence). */
+ * u, dt [T,E]; bc [T,2N]: B, then C; h starts at 0, or at state [2N,E], which then holds the
+ * last one (one sequence). Rows n and N + n of state add up to h of state n: float alone loses
+ * what a slow state gathers in a thousand steps. */
 typedef struct {
     int64_t n_states;        // N
     Tensor  a, d, dt_bias;   // A = -exp(A_log) [E,N]; D [E]; [E]
@@ -244,7 +245,8 @@ MUST_USE Status op_poly_glu(Backend *be, Tensor *gate, const Tensor *up, const f
  * one sequence, state [J - 1, E], which then holds the last J - 1 rows. state NULL: none. */
 MUST_USE Status op_convolve(Backend *be, Tensor *y, const Tensor *x, const Tensor *w,
                             const Tensor *b, const Batch *batch, Tensor *state);
-/* y [T,E], may be u. state [E,N] or NULL. */
+/* y [T,E], may be u. state [2N,E] or NULL; 0 to begin with. In pieces, with a state, the
+ * same bits as in one. Within 1e-6 of the largest of a row. */
 MUST_USE Status op_scan(Backend *be, Tensor *y, const Tensor *u, const Tensor *dt,
                         const Tensor *bc, const Scan *s, const Batch *batch, Tensor *state);
 /* y += x, same shape */

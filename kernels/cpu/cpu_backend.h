@@ -149,6 +149,10 @@ Status cpu_attention(Backend *be, Tensor *out, const Tensor *q, const Tensor *k,
                      const Tensor *v, const Attention *a);
 Status cpu_glu(Backend *be, Tensor *gate, const Tensor *up, Activation act);
 Status cpu_poly_glu(Backend *be, Tensor *gate, const Tensor *up, const float poly[4]);
+Status cpu_convolve(Backend *be, Tensor *y, const Tensor *x, const Tensor *w, const Tensor *b,
+                    const Batch *batch, Tensor *state);
+Status cpu_scan(Backend *be, Tensor *y, const Tensor *u, const Tensor *dt, const Tensor *bc,
+                const Scan *s, const Batch *batch, Tensor *state);
 Status cpu_add(Backend *be, Tensor *y, const Tensor *x);
 Status cpu_fakequant_rows(Backend *be, Tensor *x, const Batch *batch, const RowRounding *r);
 Status cpu_fakequant_kv(Backend *be, Tensor *k, Tensor *v, const Batch *batch, int64_t head_dim,

@@ -11,11 +11,10 @@ void ref_layernorm(double *y, const float *x, const float *w, const float *b, in
 /* One row [n]. */
 void ref_poly_glu(double *y, const float *gate, const float *up, const float poly[4],
                   int64_t n);
-/* One sequence: x [T,E], w [E,J], b [E] or NULL, zeros before the first row. loss [T,E], or
- * NULL: what plain float code loses. */
-void ref_convolve(double *y, double *loss, const float *x, const float *w, const float *b,
-                  int64_t T, int64_t E, int64_t J);
-/* One sequence from h = 0. */
+/* One sequence: x [T,E], w [E,J], b [E] or NULL, zeros before the first row. */
+void ref_convolve(double *y, const float *x, const float *w, const float *b, int64_t T,
+                  int64_t E, int64_t J);
+/* One sequence from h = 0; at most 128 states. */
 void ref_scan(double *y, const float *u, const float *dt, const float *bc, const Scan *s,
               int64_t T, int64_t E);
 
