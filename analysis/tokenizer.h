@@ -43,6 +43,13 @@ bool    tokenizer_adds_bos(const Tokenizer *t);
 MUST_USE Status tokenizer_encode(Tokenizer *t, Arena *a, const char *text, size_t n,
                                  bool special, int32_t **ids, int64_t *n_ids,
                                  int64_t **begin);
+/* The same, but no further than it takes to have `enough` tokens, if there are as many: the
+ * first of a long text cost what those take, not what the text takes. A few more may come,
+ * and where the end was not reached the last of them, and the post-processor's tokens
+ * behind, may differ from those of the whole text. 0: all. */
+MUST_USE Status tokenizer_encode_first(Tokenizer *t, Arena *a, const char *text, size_t n,
+                                       bool special, int64_t enough, int32_t **ids,
+                                       int64_t *n_ids, int64_t **begin);
 /* Text of ids, special tokens skipped, allocated in a, 0-terminated (and cut
  * short for a reader of C strings where a token is the zero byte). Ids outside
  * the vocabulary: ERR_RANGE. */

@@ -188,8 +188,9 @@ Status windows_from_text(Windows *w, Arena *a, Tokenizer *t, const char *name,
     if (n == 0)
         FAIL(ERR_RANGE, "%s: the text is empty", name);
     TRY(check_options(o));
-    GUARD(tokenizer_encode(t, &tmp, text, n, adds_special(t, text, n, o), &ids, &n_ids,
-                           &begin));
+    /* One more than wanted: it says where the last one ends. */
+    GUARD(tokenizer_encode_first(t, &tmp, text, n, adds_special(t, text, n, o),
+                                 o->max_tokens ? o->max_tokens + 1 : 0, &ids, &n_ids, &begin));
     GUARD(windows_from_ids(w, a, name, ids, n_ids, windows_prefix(t, o), o));
     measure_text(w, text, n, begin, n_ids);
 out:

@@ -229,7 +229,7 @@ static Status add_char(Run *r, uint32_t c, const char *text, int n, int32_t leng
 
 static Status add_bytes(Run *r)
 {
-    for (int64_t i = 0; i < r->word->n; i++) {
+    for (int64_t i = 0; i < r->word->n && !ids_enough(r->out); i++) {
         char     text[UTF8_MAX];
         uint32_t c = bytemap_char((unsigned char)r->word->text[i]);
         TRY(add_char(r, c, text, utf8_put(text, c), 1));
@@ -239,7 +239,7 @@ static Status add_bytes(Run *r)
 
 static Status add_chars(Run *r)
 {
-    for (int64_t i = 0; i < r->word->n;) {
+    for (int64_t i = 0; i < r->word->n && !ids_enough(r->out);) {
         int      n;
         uint32_t c = utf8_get(r->word->text + i, &n);
         TRY(add_char(r, c, r->word->text + i, n, n));
@@ -335,7 +335,7 @@ Status bpe_word(Bpe *b, BpeSpace *space, const Piece *word, Ids *out)
         return recall(b, c, word, out);
     int64_t before = out->n;
     TRY(merge_word(b, space, word, out, &odd));
-    if (!odd && out->n - before <= BPE_CACHE_IDS)
+    if (!odd && out->n - before <= BPE_CACHE_IDS && !ids_enough(out))   // else it may be cut
         remember(c, hash, word, out->id + before, out->n - before);
     return OK;
 }

@@ -10,17 +10,18 @@ typedef struct {
     PieceSpace         *space;
     PretokenWord        word;
     void               *context;
+    bool                enough;
 } Run;
 
-static Status run_step(const Run *r, int i, Piece p);
+static Status run_step(Run *r, int i, Piece p);
 
 /* A split under way: the stretch that may still grow. */
 typedef struct {
-    const Run *run;
-    Piece      piece;
-    int        step;
-    bool       open, separator;  // there is a stretch; it ends in a separator
-    int64_t    from, to;
+    Run    *run;
+    Piece   piece;
+    int     step;
+    bool    open, separator;  // there is a stretch; it ends in a separator
+    int64_t from, to;
 } Cutter;
 
 static Status emit(const Cutter *c, int64_t from, int64_t to)
@@ -62,12 +63,12 @@ static Status cut(Cutter *c, int64_t from, int64_t to, bool separator)
     return OK;
 }
 
-static Status split(const Run *r, int i, Piece p)
+static Status split(Run *r, int i, Piece p)
 {
     Cutter      c = {.run = r, .piece = p, .step = i};
     PatternWalk walk = pattern_walk(r->z->step[i].pattern, p.text, p.n);
     int64_t     done = 0, from, to;
-    for (;;) {
+    while (!r->enough) {
         TRY(pattern_next(&walk, &from, &to));
         if (from < 0)
             break;
@@ -90,12 +91,12 @@ static Status prepend(const Run *r, const PretokenStep *s, Piece *p)
     return normalizer_prepend(p, r->space, s->text);
 }
 
-static Status run_step(const Run *r, int i, Piece p)
+static Status run_step(Run *r, int i, Piece p)
 {
-    if (p.n == 0)
+    if (p.n == 0 || r->enough)
         return OK;
     if (i == r->z->n)
-        return r->word(r->context, &p);
+        return r->word(r->context, &p, &r->enough);
     const PretokenStep *s = &r->z->step[i];
     if (s->kind == PRETOKEN_SPLIT)
         return split(r, i, p);
@@ -112,6 +113,6 @@ static Status run_step(const Run *r, int i, Piece p)
 Status pretoken_run(const Pretokenizer *z, PieceSpace *space, const Piece *p, PretokenWord word,
                     void *context)
 {
-    Run r = {z, space, word, context};
+    Run r = {.z = z, .space = space, .word = word, .context = context};
     return run_step(&r, 0, *p);
 }

@@ -36,10 +36,11 @@ typedef struct {
     bool         origin;     // a step asks where in the input a word began
 } Pretokenizer;
 
-typedef Status (*PretokenWord)(void *context, const Piece *word);
+/* Sets *enough where no more words are wanted. */
+typedef Status (*PretokenWord)(void *context, const Piece *word, bool *enough);
 
-/* Calls word with every word of p in order; none is empty. What it does not
- * keep is gone afterwards: space is rewound. */
+/* Calls word with every word of p in order, until it has enough; none is empty. What it
+ * does not keep is gone afterwards: space is rewound. */
 MUST_USE Status pretoken_run(const Pretokenizer *z, PieceSpace *space, const Piece *p,
                              PretokenWord word, void *context);
 

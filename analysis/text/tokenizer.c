@@ -5,6 +5,7 @@
 
 #include "analysis/text/gguf_tokenizer.h"
 #include "analysis/text/tokenizer_parts.h"
+#include "kernels/size.h"
 
 /* --- opening --- */
 
@@ -121,10 +122,12 @@ typedef struct {
     Ids        ids;
 } Encode;
 
-static Status encode_word(void *context, const Piece *word)
+static Status encode_word(void *context, const Piece *word, bool *enough)
 {
     Encode *e = context;
-    return bpe_word(&e->t->bpe, &e->bpe, word, &e->ids);
+    TRY(bpe_word(&e->t->bpe, &e->bpe, word, &e->ids));
+    *enough = ids_enough(&e->ids);
+    return OK;
 }
 
 typedef Status (*EncodePlain)(Encode *e, Piece p);
@@ -138,7 +141,7 @@ static Status encode_around(Encode *e, const AddedFinder *f, Piece p, EncodePlai
         const AddedToken *token = added_next(&walk, &before, &from, &to);
         if (before < from)
             TRY(plain(e, piece_sub(p, before, from)));
-        if (!token)
+        if (!token || ids_enough(&e->ids))
             return OK;
         TRY(ids_reserve(&e->ids, 1));
         ids_push(&e->ids, token->id, piece_origin(&p, from));
@@ -171,7 +174,7 @@ static Status encode(Encode *e, Piece p, bool special)
 {
     const Tokenizer *t = e->t;
     int64_t          n = p.n;
-    TRY(ids_reserve(&e->ids, n / 4));
+    TRY(ids_reserve(&e->ids, e->ids.enough ? i64_min(n / 4, e->ids.enough) : n / 4));
     if (special)
         TRY(encode_fixed(e, t->prefix, t->n_prefix, 0));
     TRY(piece_repair(&p, &e->text));
@@ -197,12 +200,19 @@ static Status hand_over(const Ids *from, Arena *a, int32_t **ids, int64_t *n_ids
 Status tokenizer_encode(Tokenizer *t, Arena *a, const char *text, size_t n, bool special,
                         int32_t **ids, int64_t *n_ids, int64_t **begin)
 {
+    return tokenizer_encode_first(t, a, text, n, special, 0, ids, n_ids, begin);
+}
+
+Status tokenizer_encode_first(Tokenizer *t, Arena *a, const char *text, size_t n, bool special,
+                              int64_t enough, int32_t **ids, int64_t *n_ids,
+                              int64_t **begin)
+{
     ArenaMark pieces = arena_mark(&t->pieces), lists = arena_mark(&t->lists);
     Status    s = OK;
     Encode    e = {.t = t,
                    .text = {&t->pieces, begin || t->pretokenizer.origin},
                    .bpe = {.arena = &t->lists},
-                   .ids = {.arena = &t->lists, .track = begin != NULL}};
+                   .ids = {.arena = &t->lists, .track = begin != NULL, .enough = enough}};
     Piece     p = {.text = text, .n = (int64_t)n};
     GUARD(encode(&e, p, special));
     GUARD(hand_over(&e.ids, a, ids, n_ids, begin));

@@ -8,16 +8,17 @@
 typedef struct {
     char    text[256];
     int64_t begin[32];
-    int     n;
+    int     n, most;   // most 0: all
 } Words;
 
-static Status add_word(void *context, const Piece *word)
+static Status add_word(void *context, const Piece *word, bool *enough)
 {
     Words *w = context;
     if (w->n)
         strcat(w->text, "|");
     strncat(w->text, word->text, (size_t)word->n);
     w->begin[w->n++] = piece_origin(word, 0);
+    *enough = w->n == w->most;
     return OK;
 }
 
@@ -25,7 +26,7 @@ static Status run(const Pretokenizer *z, Arena *a, const char *text, int64_t bas
 {
     PieceSpace space = {a, true};
     Piece      p = {.text = text, .n = (int64_t)strlen(text), .base = base};
-    *w = (Words){0};
+    *w = (Words){.most = w->most};
     return pretoken_run(z, &space, &p, add_word, w);
 }
 
@@ -39,7 +40,7 @@ TEST(rules_of_a_split)
     };
     Arena    a = {0};
     Pattern *p;
-    Words    w;
+    Words    w = {0};
     T_STATUS_OK(pattern_literal(&p, &a, "-", 1));
     for (int invert = 0; invert < 2; invert++)
         for (int rule = 0; rule < N_SPLITS; rule++) {
@@ -56,7 +57,7 @@ TEST(steps_work_on_each_others_words)
 {
     Arena    a = {0};
     Pattern *dash, *space;
-    Words    w;
+    Words    w = {0};
     T_STATUS_OK(pattern_literal(&dash, &a, "-", 1));
     T_STATUS_OK(pattern_literal(&space, &a, " ", 1));
     Pretokenizer z = {.n = 3};
@@ -71,6 +72,10 @@ TEST(steps_work_on_each_others_words)
     T_TEXT(w.text, "__a__b|__c|d");
     T_STATUS_OK(run(&z, &a, "a-d", 5, &w));  // not at the beginning of the input
     T_TEXT(w.text, "a|d");
+    w.most = 2;                              // no word is made after these
+    T_STATUS_OK(run(&z, &a, "a-b-c-d", 0, &w));
+    T_OK(w.n == 2);
+    w.most = 0;
     T_STATUS_OK(run(&z, &a, "---", 0, &w));
     T_OK(w.n == 0);
     T_STATUS_OK(run(&z, &a, "", 0, &w));

@@ -154,6 +154,55 @@ TEST(begin_of_each_token)
     close_case(&c);
 }
 
+/* Are c's first tokens those of whole? */
+static bool begins_as(const Case *c, const Case *whole, int64_t n)
+{
+    return c->n >= n && whole->n >= n &&
+           memcmp(c->ids, whole->ids, (size_t)n * sizeof *c->ids) == 0 &&
+           memcmp(c->begin, whole->begin, (size_t)n * sizeof *c->begin) == 0;
+}
+
+/* Each with a cache of its own: what was cut short must not be remembered. */
+TEST(the_first_tokens_are_those_of_the_whole)
+{
+    static const char *const STYLES[] = {"gpt2", "llama2", "digits", "meta_first", "qwen2"};
+    static const char TEXT[] = "The <s> licence(((\xe6\xbc\xa2\xf0\x9f\x99\x82   grants\xff you "
+                               "1234567 </s>e\xcc\x81\n\n";
+    for (size_t i = 0; i < sizeof STYLES / sizeof *STYLES; i++) {
+        Case whole, c;
+        T_STATUS_OK(open_style(&whole, STYLES[i]));
+        T_STATUS_OK(encode(&whole, TEXT, true));
+        T_OK(whole.n > 20);
+        for (int64_t n = 1; n <= whole.n + 1; n++) {
+            T_STATUS_OK(open_style(&c, STYLES[i]));
+            T_STATUS_OK(tokenizer_encode_first(c.t, &c.a, TEXT, strlen(TEXT), true, n, &c.ids,
+                                               &c.n, &c.begin));
+            T_OK(begins_as(&c, &whole, n < whole.n ? n : whole.n));
+            T_STATUS_OK(encode(&c, TEXT, true));
+            T_OK(c.n == whole.n && begins_as(&c, &whole, c.n));
+            close_case(&c);
+        }
+        close_case(&whole);
+    }
+}
+
+TEST(the_first_tokens_cost_no_more)
+{
+    static const char *const STYLES[] = {"gpt2", "llama2"};
+    enum { N = 1 << 20 };
+    static char text[N];
+    for (size_t i = 0; i < 2 * sizeof STYLES / sizeof *STYLES; i++) {
+        Case c;
+        for (int64_t k = 0; k < N; k++)   // one endless word of NUL, or many words
+            text[k] = i % 2 ? 0 : "ab, "[k % 4];
+        T_STATUS_OK(open_style(&c, STYLES[i / 2]));
+        T_STATUS_OK(tokenizer_encode_first(c.t, &c.a, text, N, false, 10, &c.ids, &c.n,
+                                           &c.begin));
+        T_OK(c.n >= 10 && c.n < 40);
+        close_case(&c);
+    }
+}
+
 TEST(words_from_the_cache_are_the_same)
 {
     Case    c;
