@@ -118,21 +118,23 @@ static void accuracy_cells(const Row *r)
     }
 }
 
-/* NaN of a perplexity was measured: a model that breaks down says so. */
+/* NaN of a perplexity was measured, and of a divergence where predictions were compared: a
+ * model that breaks down says so. */
 static void text_cells(const Row *r, int column, bool kl)
 {
     const Series *perplexity = series_find_dims(r->set, "eval/perplexity", CELL_DIMS);
-    const Series *top1 = series_find_dims(r->set, "eval/top1", CELL_DIMS);
+    const Series *divergence = series_find_dims(r->set, "eval/kl", CELL_DIMS);
+    double top1 = series_get(series_find_dims(r->set, "eval/top1", CELL_DIMS), r->w, r->b, 0);
     if (perplexity && r->w < perplexity->shape[0] && r->b < perplexity->shape[1])
         r->row[column] = (Cell){.kind = CELL_VALUE,
                                 .value = series_get(perplexity, r->w, r->b, 0)};
     if (!kl)
         return;
-    r->row[column + 1] = table_value_cell(
-        series_get(series_find_dims(r->set, "eval/kl", CELL_DIMS), r->w, r->b, 0));
+    r->row[column + 1] = table_value_cell(series_get(divergence, r->w, r->b, 0));
+    if (!isnan(top1))
+        r->row[column + 1].kind = CELL_VALUE;
     r->row[column + 2] = share_cell(
-        series_get(top1, r->w, r->b, 0),
-        series_get(series_find_dims(r->set, "eval/top1_stderr", CELL_DIMS), r->w, r->b, 0));
+        top1, series_get(series_find_dims(r->set, "eval/top1_stderr", CELL_DIMS), r->w, r->b, 0));
 }
 
 Status table_accuracy(Table *t, Arena *a, const SeriesSet *sets, int n_sets)

@@ -175,6 +175,10 @@ TEST(divergence_has_columns_where_it_was_asked_for)
     T_OK(t.n_columns == 8 && t.n_rows == 8);
     T_TEXT(t.columns[6], "KL");
     T_TEXT(t.keys[7], "top_1_agreement");
+    T_STATUS_OK(add_one(&sets[1], "eval/kl", false, 2, NAN));    // compared, not a number
+    T_STATUS_OK(add_one(&sets[1], "eval/top1", false, 2, 0.5));
+    T_STATUS_OK(table_accuracy(&t, &a, sets, 2));
+    T_OK(t.cells[6 * 8 + 6].kind == CELL_VALUE && isnan(t.cells[6 * 8 + 6].value));
     T_NEAR(t.cells[3 * 8 + 6].value, 0.07, 0);
     T_NEAR(t.cells[3 * 8 + 7].error, 0.005, 0);
     T_OK(t.cells[6].kind == CELL_NONE && t.cells[7 * 8 + 7].kind == CELL_NONE);
