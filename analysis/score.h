@@ -19,6 +19,18 @@ typedef struct {
 /* Rows of a forward pass: enough to fill the products, small enough for memory. */
 enum { SCORE_BATCH_TOKENS = 4096 };
 
+/* Sequences first .. end in one forward pass, and those of their rows that have a target. */
+typedef struct {
+    const Sequences *s;
+    int64_t          first, end;
+    int64_t          row0, T;      // rows row0 .. row0 + T of all
+    Batch            batch;
+    int64_t          before;       // rows with a target in the batches before
+    int64_t          n;            // with a target
+    int32_t         *rows;         // [n] counted from row0
+    int32_t         *targets;      // [n]
+} ScoreBatch;
+
 typedef struct {
     Model          *model;
     RunQuant      quant;
@@ -27,6 +39,10 @@ typedef struct {
     const Progress *progress;      // or NULL
     const char     *what;          // for progress
     int64_t         done, total;   // tokens; done grows by each batch
+    /* Sees every batch of score_run that has a target, once it is scored: hidden [n,C] of
+     * its rows, which go when this returns. Or NULL. */
+    Status        (*see)(void *context, const ScoreBatch *b, const Tensor *hidden);
+    void           *see_context;
 } Scorer;
 
 int64_t sequences_longest(const Sequences *s);
@@ -37,6 +53,9 @@ int64_t sequences_end(const Sequences *s, int64_t first, int64_t n_rows);
  * more rows than a batch can. */
 MUST_USE Status sequences_batch(Batch *out, Arena *a, const Sequences *s, int64_t first,
                                 int64_t end);
+
+/* The model's hidden states of a batch's n rows, in hidden [n,C] of its backend. */
+MUST_USE Status score_read(Scorer *sc, Tensor *hidden, const ScoreBatch *b);
 
 /* Scores rows of what a forward pass gave: x [T,C], logprob[i] = log p(targets[i]) after
  * row rows[i], best[i] the likeliest token. A row may come more than once. */

@@ -15,6 +15,8 @@
 #include "analysis/retrieval.h"
 #include "analysis/shots.h"
 
+enum { STUDY_EXACT_BITS = 16 };   // leave logits as they are
+
 typedef struct {
     int64_t            n_weights;
     const char *const *weights;      // names: "fp", "w4:g64"; the first is not quantized
@@ -65,6 +67,7 @@ typedef struct {
     int64_t        n_tasks;
     StudyTask     *tasks;         // [n_tasks]
     StudyCell     *cells;         // [n_weights, n_bits]
+    Reference      reference;     // that the divergence is measured from, if it was needed yet
     const uint8_t **given;        // [n_sources] of the unquantized cell: study_give, or NULL
     int64_t        cell_tokens;   // that a cell runs over
     int64_t        done, total;   // tokens, for progress
@@ -74,13 +77,6 @@ typedef struct {
  * other than 16, 8, 6, 4, for two tasks of one name, and when there is neither
  * text nor task. */
 MUST_USE Status study_init(Study *s, Arena *a, const StudyOptions *o);
-/* Runs all logit widths with weights number i, which m holds; a finished cell is kept
- * at once. reference: the unquantized model, m itself where i is that; needed for the
- * divergence only. */
-MUST_USE Status study_weights(Study *s, int64_t i, Model *m, Model *reference);
-/* Right and wrong of all items of a source in the unquantized cell, from a run that measured
- * more: they are not asked again. Copied; nothing where that cell is none of the study's. */
-MUST_USE Status study_give(Study *s, int64_t source, const uint8_t *correct);
 /* Are all cells of weights number i finished? */
 bool       study_finished(const Study *s, int64_t i);
 StudyCell *study_cell(const Study *s, int64_t weights, int64_t bits);
@@ -90,6 +86,17 @@ int64_t    study_exact(const Study *s);
 double     study_question(const StudyTask *t, const uint8_t *correct, int64_t i);
 /* Fills c->tasks from c->correct. */
 void       study_score(const Study *s, StudyCell *c);
+
+/* --- study_run.c --- */
+
+/* Runs all logit widths with weights number i, which m holds; a finished cell is kept
+ * at once. reference: the unquantized model, m itself where i is that; needed for the
+ * divergence only, which keeps hidden states of it in its backend's memory: it is the same
+ * in each call, and open from the first to the last. */
+MUST_USE Status study_weights(Study *s, int64_t i, Model *m, Model *reference);
+/* Right and wrong of all items of a source in the unquantized cell, from a run that measured
+ * more: they are not asked again. Copied; nothing where that cell is none of the study's. */
+MUST_USE Status study_give(Study *s, int64_t source, const uint8_t *correct);
 
 /* --- study_store.c: finished cells in o.folder, one file each --- */
 

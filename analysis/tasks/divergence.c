@@ -10,65 +10,94 @@ const double DIVERGENCE_AT[DIVERGENCE_QUANTILES] = {0.01, 0.05, 0.25, 0.5, 0.75,
 
 /* Of all positions so far, in the order of the text. */
 typedef struct {
-    int64_t n;
-    float  *kl, *dp;       // [n_scored]
-    int64_t same;          // first choices
-    double  nll[2];        // sums of -log p: model, reference
+    Scorer    *sc;
+    Reference *r;
+    Arena     *arena;
+    int64_t    n;
+    float     *kl, *dp;    // [n_scored]
+    int64_t    same;       // first choices
+    double     nll[2];     // sums of -log p: model, reference
 } Gathered;
 
-/* Rows of one batch that have a target. */
-typedef struct {
-    const int32_t *ids;      // [T] that the models read
-    int64_t        T;
-    const Span    *spans;    // of its sequences, or NULL
-    Batch          batch;
-    int64_t        n_rows;
-    int32_t       *rows;     // [n_rows] among its T
-    int32_t       *targets;  // [n_rows]
-} Part;
+/* --- the reference --- */
+
+static Tensor rows_of(const Tensor *t, int64_t first, int64_t n)
+{
+    return tensor_2d(DTYPE_F32, (float *)t->data + first * t->shape[1], n, t->shape[1]);
+}
+
+Status reference_open(Reference *r, const Scorer *sc, const Windows *w, size_t bytes)
+{
+    const Model *m = sc->model;
+    int64_t      C = m->config.hidden, room = (int64_t)(bytes / sizeof(float)) / C;
+    *r = (Reference){.sc = *sc, .w = w};
+    r->sc.progress = NULL;
+    return backend_tensor(m->backend, &r->kept, 2, (int64_t[]){i64_min(room, w->n_scored), C});
+}
+
+/* Once a batch has no room, none after it has: what is kept has no holes. */
+static bool fits(const Reference *r, const ScoreBatch *b)
+{
+    return b->before + b->n <= r->kept.shape[0];
+}
+
+/* Hidden states of a batch. */
+static Status reference_read(Reference *r, Tensor *x, const ScoreBatch *b)
+{
+    const Model *m = r->sc.model;
+    int64_t      end = b->before + b->n;
+    if (fits(r, b))
+        *x = rows_of(&r->kept, b->before, b->n);
+    else
+        TRY(backend_tensor(m->backend, x, 2, (int64_t[]){b->n, m->config.hidden}));
+    if (end <= r->n_kept)
+        return OK;
+    TRY(score_read(&r->sc, x, b));
+    if (fits(r, b))
+        r->n_kept = end;
+    return OK;
+}
+
+/* Called for each batch: a copy, as a look-up of every row. */
+static Status keep(void *context, const ScoreBatch *b, const Tensor *hidden)
+{
+    Reference *r = context;
+    Arena      a = {0};
+    if (!fits(r, b))
+        return OK;
+    Tensor   to = rows_of(&r->kept, b->before, b->n);
+    int32_t *rows = arena_alloc(&a, b->n, sizeof *rows);
+    if (!rows)
+        FAIL(ERR_MEMORY, "out of memory for %lld rows", (long long)b->n);
+    for (int64_t i = 0; i < b->n; i++)
+        rows[i] = (int32_t)i;
+    Status s = op_embed(r->sc.model->backend, &to, hidden, rows);
+    if (s == OK)
+        r->n_kept = b->before + b->n;
+    arena_close(&a);
+    return s;
+}
+
+Status reference_run(Reference *r, Perplexity *p, Arena *a, Scorer *sc)
+{
+    Scorer seen = *sc;
+    seen.see = keep;
+    seen.see_context = r;
+    r->n_kept = 0;
+    Status s = perplexity_run_windows(p, a, &seen, r->w);
+    sc->done = seen.done;
+    return s;
+}
 
 /* --- a batch --- */
 
-static Status part_init(Part *p, Arena *a, const Sequences *s, int64_t first, int64_t end)
+static Status pair_init(HeadPair *pair, Arena *a, const ScoreBatch *b)
 {
-    int64_t row0 = s->start[first];
-    *p = (Part){.ids = s->ids + row0, .T = s->start[end] - row0,
-                .spans = s->spans ? s->spans + first : NULL};
-    TRY(sequences_batch(&p->batch, a, s, first, end));
-    ARENA_NEW(p->rows, a, p->T);
-    ARENA_NEW(p->targets, a, p->T);
-    for (int64_t t = 0; t < p->T; t++)
-        if (s->targets[row0 + t] >= 0) {
-            p->rows[p->n_rows] = (int32_t)t;
-            p->targets[p->n_rows++] = s->targets[row0 + t];
-        }
-    return OK;
-}
-
-/* Hidden states of the rows with a target, picked [n_rows,C]. */
-static Status read_part(Scorer *sc, Tensor *picked, const Part *p)
-{
-    Model  *m = sc->model;
-    int64_t C = m->config.hidden;
-    Tensor  x;
-    TRY(backend_tensor(m->backend, picked, 2, (int64_t[]){p->n_rows, C}));
-    ArenaMark mark = backend_mark(m->backend);
-    TRY(backend_tensor(m->backend, &x, 2, (int64_t[]){p->T, C}));
-    if (sc->probe)
-        sc->probe->spans = p->spans;
-    TRY(model_forward(m, &x, p->ids, &p->batch, sc->quant, sc->probe, NULL));
-    TRY(op_embed(m->backend, picked, &x, p->rows));
-    backend_rewind(m->backend, mark);
-    return OK;
-}
-
-static Status pair_init(HeadPair *pair, Arena *a, const Part *p)
-{
-    *pair = (HeadPair){.targets = p->targets};
-    ARENA_NEW(pair->kl, a, p->n_rows);
+    *pair = (HeadPair){.targets = b->targets};
+    ARENA_NEW(pair->kl, a, b->n);
     for (int i = 0; i < 2; i++) {
-        ARENA_NEW(pair->logprob[i], a, p->n_rows);
-        ARENA_NEW(pair->best[i], a, p->n_rows);
+        ARENA_NEW(pair->logprob[i], a, b->n);
+        ARENA_NEW(pair->best[i], a, b->n);
     }
     return OK;
 }
@@ -84,30 +113,31 @@ static void gather(Gathered *g, const HeadPair *pair, int64_t n)
     }
 }
 
-static Status compare_part(Gathered *g, Arena *a, Scorer *const sc[2], const Part *p)
+static Status compare_batch(Gathered *g, const ScoreBatch *b, const Tensor *hidden)
 {
     HeadPair pair;
-    Tensor   x[2];
-    TRY(pair_init(&pair, a, p));
-    for (int i = 0; i < 2; i++) {
-        TRY(read_part(sc[i], &x[i], p));
-        pair.x[i] = &x[i];
+    Tensor   theirs;
+    TRY(pair_init(&pair, g->arena, b));
+    TRY(reference_read(g->r, &theirs, b));
+    Scorer *const sc[2] = {g->sc, &g->r->sc};
+    pair.x[0] = hidden;
+    pair.x[1] = &theirs;
+    for (int i = 0; i < 2; i++)
         pair.head[i] = &sc[i]->model->head;
-    }
-    if (p->n_rows)
-        TRY(op_divergence(sc[0]->model->backend, &pair));
-    gather(g, &pair, p->n_rows);
+    TRY(op_divergence(g->sc->model->backend, &pair));
+    gather(g, &pair, b->n);
     return OK;
 }
 
-/* The same, with what it took from both backends given back. */
-static Status run_part(Gathered *g, Arena *a, Scorer *const sc[2], const Part *p)
+/* Called for each batch: what the reference's pass takes is given back. */
+static Status see_batch(void *context, const ScoreBatch *b, const Tensor *hidden)
 {
-    Backend  *be[2] = {sc[0]->model->backend, sc[1]->model->backend};
-    ArenaMark mark[2] = {backend_mark(be[0]), backend_mark(be[1])};
-    Status    s = compare_part(g, a, sc, p);
-    for (int i = 0; i < 2; i++)
-        backend_rewind(be[i], mark[i]);
+    Gathered *g = context;
+    Backend  *be = g->r->sc.model->backend;
+    ArenaMark mark = arena_mark(g->arena), theirs = backend_mark(be);
+    Status    s = compare_batch(g, b, hidden);
+    backend_rewind(be, theirs);
+    arena_rewind(g->arena, mark);
     return s;
 }
 
@@ -165,12 +195,9 @@ static void summarize(Divergence *d, Gathered *g)
 
 /* --- the run --- */
 
-static Status check(Scorer *const sc[2], const Windows *w)
+static Status check(const Scorer *sc, const Reference *of)
 {
-    const Model *m = sc[0]->model, *r = sc[1]->model;
-    if (w->n_scored == 0)
-        FAIL(ERR_RANGE, "windows of %lld tokens leave nothing to score",
-             (long long)w->context);
+    const Model *m = sc->model, *r = of->sc.model;
     if (m->config.vocab != r->config.vocab)
         FAIL(ERR_SHAPE, "%s has a vocabulary of %lld tokens, %s one of %lld: their "
              "predictions cannot be compared", m->name, (long long)m->config.vocab, r->name,
@@ -181,33 +208,25 @@ static Status check(Scorer *const sc[2], const Windows *w)
     return OK;
 }
 
-static Status run(Divergence *d, Arena *a, Scorer *const sc[2], const Windows *w)
+static Status run(Divergence *d, Perplexity *p, Arena *keep_in, Gathered *g)
 {
-    const Sequences *s = &w->seq;
-    Gathered         g = {0};
-    int64_t budget = sc[0]->batch_tokens ? sc[0]->batch_tokens : SCORE_BATCH_TOKENS;
-    ARENA_NEW(g.kl, a, w->n_scored);
-    ARENA_NEW(g.dp, a, w->n_scored);
-    for (int64_t first = 0, end; first < s->n; first = end) {
-        Part      p;
-        ArenaMark mark = arena_mark(a);
-        end = sequences_end(s, first, budget);
-        TRY(part_init(&p, a, s, first, end));
-        TRY(run_part(&g, a, sc, &p));
-        arena_rewind(a, mark);
-        sc[0]->done += p.T;
-        progress_step(sc[0]->progress, sc[0]->done, sc[0]->total, sc[0]->what);
-    }
-    summarize(d, &g);
+    Scorer sc = *g->sc;
+    sc.see = see_batch;
+    sc.see_context = g;
+    ARENA_NEW(g->kl, g->arena, g->r->w->n_scored);
+    ARENA_NEW(g->dp, g->arena, g->r->w->n_scored);
+    TRY(perplexity_run_windows(p, keep_in, &sc, g->r->w));
+    g->sc->done = sc.done;
+    summarize(d, g);
     return OK;
 }
 
-Status divergence_run(Divergence *d, Scorer *sc, Scorer *reference, const Windows *w)
+Status divergence_run(Divergence *d, Perplexity *p, Arena *a, Scorer *sc, Reference *r)
 {
-    Scorer *const pair[2] = {sc, reference};
-    Arena         a = {0};
-    TRY(check(pair, w));
-    Status s = run(d, &a, pair, w);
-    arena_close(&a);
+    Arena    tmp = {0};
+    Gathered g = {.sc = sc, .r = r, .arena = &tmp};
+    TRY(check(sc, r));
+    Status s = run(d, p, a, &g);
+    arena_close(&tmp);
     return s;
 }

@@ -38,37 +38,24 @@ Status sequences_batch(Batch *out, Arena *a, const Sequences *s, int64_t first, 
     return OK;
 }
 
-/* One batch: sequences first .. end, rows row0 .. row0 + T. */
-typedef struct {
-    const Sequences *s;
-    int64_t          first, end;
-    int64_t          row0, T;
-    Batch            batch;
-    int64_t          n_rows;     // with a target
-    int32_t         *rows;       // [n_rows] counted from row0
-    int32_t         *targets;    // [n_rows]
-    float           *logprob;    // [n_rows]
-    int32_t         *best;       // [n_rows]
-} Slice;
-
-static Status slice_init(Slice *b, Arena *a, const Sequences *s, int64_t first, int64_t end)
+/* What comes after the batch that b was; {0} before the first. */
+static Status batch_next(ScoreBatch *b, Arena *a, const Sequences *s, int64_t n_rows)
 {
-    *b = (Slice){.s = s, .first = first, .end = end, .row0 = s->start[first]};
-    b->T = s->start[end] - b->row0;
+    int64_t first = b->end, end = sequences_end(s, first, n_rows);
+    *b = (ScoreBatch){.s = s, .first = first, .end = end, .row0 = s->start[first],
+                      .T = s->start[end] - s->start[first], .before = b->before + b->n};
     TRY(sequences_batch(&b->batch, a, s, first, end));
     ARENA_NEW(b->rows, a, b->T);
     ARENA_NEW(b->targets, a, b->T);
-    ARENA_NEW(b->logprob, a, b->T);
-    ARENA_NEW(b->best, a, b->T);
     for (int64_t t = 0; t < b->T; t++)
         if (s->targets[b->row0 + t] >= 0) {
-            b->rows[b->n_rows] = (int32_t)t;
-            b->targets[b->n_rows++] = s->targets[b->row0 + t];
+            b->rows[b->n] = (int32_t)t;
+            b->targets[b->n++] = s->targets[b->row0 + t];
         }
     return OK;
 }
 
-static Status forward(Scorer *sc, Tensor *x, const Slice *b)
+static Status forward(Scorer *sc, Tensor *x, const ScoreBatch *b)
 {
     Model *m = sc->model;
     TRY(backend_tensor(m->backend, x, 2, (int64_t[]){b->T, m->config.hidden}));
@@ -79,7 +66,19 @@ static Status forward(Scorer *sc, Tensor *x, const Slice *b)
     return model_forward(m, x, b->s->ids + b->row0, &b->batch, sc->quant, sc->probe, NULL);
 }
 
-/* Gathers the rows (a look-up in the table x) and scores them. */
+/* Gathers the rows: a look-up in the table x. */
+Status score_read(Scorer *sc, Tensor *hidden, const ScoreBatch *b)
+{
+    Backend  *be = sc->model->backend;
+    Tensor    x;
+    ArenaMark mark = backend_mark(be);
+    Status    s = forward(sc, &x, b);
+    if (s == OK && b->n > 0)
+        s = op_embed(be, hidden, &x, b->rows);
+    backend_rewind(be, mark);
+    return s;
+}
+
 Status score_rows(Scorer *sc, const Tensor *x, int64_t n, const int32_t *rows,
                   const int32_t *targets, float *logprob, int32_t *best)
 {
@@ -92,27 +91,50 @@ Status score_rows(Scorer *sc, const Tensor *x, int64_t n, const int32_t *rows,
     return op_score(m->backend, &picked, &m->head, targets, logprob, best);
 }
 
-static Status run_slice(Scorer *sc, Slice *b)
+/* What was found of a batch's n rows. */
+typedef struct {
+    float   *logprob;
+    int32_t *best;
+} Found;
+
+static Status score_batch(Scorer *sc, Found *f, const ScoreBatch *b)
 {
-    Tensor    x;
-    ArenaMark mark = backend_mark(sc->model->backend);
-    Status    s = forward(sc, &x, b);
-    if (s == OK)
-        s = score_rows(sc, &x, b->n_rows, b->rows, b->targets, b->logprob, b->best);
-    backend_rewind(sc->model->backend, mark);
-    return s;
+    Model *m = sc->model;
+    Tensor hidden;
+    TRY(backend_tensor(m->backend, &hidden, 2, (int64_t[]){b->n, m->config.hidden}));
+    TRY(score_read(sc, &hidden, b));
+    if (b->n == 0)
+        return OK;
+    TRY(op_score(m->backend, &hidden, &m->head, b->targets, f->logprob, f->best));
+    return sc->see ? sc->see(sc->see_context, b, &hidden) : OK;
 }
 
-static void scatter(const Slice *b, float *logprob, int32_t *best)
+static void scatter(const ScoreBatch *b, const Found *f, float *logprob, int32_t *best)
 {
     for (int64_t t = b->row0; t < b->row0 + b->T; t++) {
         logprob[t] = 0;
         best[t] = -1;
     }
-    for (int64_t i = 0; i < b->n_rows; i++) {
-        logprob[b->row0 + b->rows[i]] = b->logprob[i];
-        best[b->row0 + b->rows[i]] = b->best[i];
+    for (int64_t i = 0; i < b->n; i++) {
+        logprob[b->row0 + b->rows[i]] = f->logprob[i];
+        best[b->row0 + b->rows[i]] = f->best[i];
     }
+}
+
+static Status run_batch(Scorer *sc, Arena *a, const ScoreBatch *b, float *logprob,
+                        int32_t *best)
+{
+    Found f;
+    ARENA_NEW(f.logprob, a, b->n);
+    ARENA_NEW(f.best, a, b->n);
+    ArenaMark mark = backend_mark(sc->model->backend);
+    Status    s = score_batch(sc, &f, b);
+    backend_rewind(sc->model->backend, mark);
+    TRY(s);
+    scatter(b, &f, logprob, best);
+    sc->done += b->T;
+    progress_step(sc->progress, sc->done, sc->total, sc->what);
+    return OK;
 }
 
 Status score_run(Scorer *sc, const Sequences *s, float *logprob, int32_t *best)
@@ -120,18 +142,11 @@ Status score_run(Scorer *sc, const Sequences *s, float *logprob, int32_t *best)
     Arena   a = {0};
     Status  status = OK;
     int64_t budget = sc->batch_tokens ? sc->batch_tokens : SCORE_BATCH_TOKENS;
-    for (int64_t first = 0, end; status == OK && first < s->n; first = end) {
-        Slice     b;
+    for (ScoreBatch b = {0}; status == OK && b.end < s->n;) {
         ArenaMark mark = arena_mark(&a);
-        end = sequences_end(s, first, budget);
-        status = slice_init(&b, &a, s, first, end);
+        status = batch_next(&b, &a, s, budget);
         if (status == OK)
-            status = run_slice(sc, &b);
-        if (status == OK) {
-            scatter(&b, logprob, best);
-            sc->done += b.T;
-            progress_step(sc->progress, sc->done, sc->total, sc->what);
-        }
+            status = run_batch(sc, &a, &b, logprob, best);
         arena_rewind(&a, mark);
     }
     arena_close(&a);

@@ -24,6 +24,21 @@ static Status random_windows(Windows *w, Arena *a, int64_t n, WindowConvention c
     return windows_from_ids(w, a, "random", ids, n, TINY_BOS, &o);
 }
 
+/* Without anything kept. */
+static Status measure(Divergence *d, Scorer *sc, const Scorer *of, const Windows *w)
+{
+    Reference  r;
+    Perplexity p;
+    Arena      a = {0};
+    ArenaMark  mark = backend_mark(of->model->backend);
+    Status     s = reference_open(&r, of, w, 0);
+    if (s == OK)
+        s = divergence_run(d, &p, &a, sc, &r);
+    backend_rewind(of->model->backend, mark);
+    arena_close(&a);
+    return s;
+}
+
 /* --- the definitions, on log p of every word --- */
 
 /* Of the T tokens of one window, by whole logits. */
@@ -130,7 +145,7 @@ static void check_models(const char *name[2], const RunQuant quant[2], WindowCon
                     {.model = &m[1].model, .quant = quant[1]}};
     for (int i = 0; i < 2; i++)
         T_STATUS_OK(all_words(logits[i], &m[i].model, quant[i], &w));
-    T_STATUS_OK(divergence_run(&d, &sc[0], &sc[1], &w));
+    T_STATUS_OK(measure(&d, &sc[0], &sc[1], &w));
     expect(&want, &w);
     T_OK(d.n == w.n_scored && d.n == want.n && d.kl > 1e-3);
     CLOSE(d.kl, want.kl);
@@ -170,7 +185,7 @@ TEST(a_model_does_not_diverge_from_itself)
     Scorer sc = {.model = &m.model, .quant = {.bits = 16}}, same = sc;
     T_STATUS_OK(perplexity_run(&p, &sc, &w));
     sc.done = 0;
-    T_STATUS_OK(divergence_run(&d, &sc, &same, &w));
+    T_STATUS_OK(measure(&d, &sc, &same, &w));
     T_OK(d.kl == 0 && d.kl_max == 0 && d.kl_error == 0 && d.kl_quantiles[6] == 0);
     T_OK(d.top1 == 1 && d.top1_error == 0 && d.dp_rms == 0 && d.dp_quantiles[0] == 0);
     T_OK(d.nll == d.nll_reference && sc.done == w.n_tokens && same.done == 0);
@@ -189,17 +204,68 @@ TEST(batches_threads_and_backends_leave_no_trace)
     T_STATUS_OK(random_windows(&w, &m.arena, 500, WINDOWS_DISJOINT));
     Scorer sc = {.model = &m.model, .quant = {.bits = 4}};
     Scorer reference = {.model = &m.model, .quant = {.bits = 16}};
-    T_STATUS_OK(divergence_run(&d, &sc, &reference, &w));
+    T_STATUS_OK(measure(&d, &sc, &reference, &w));
     T_OK(d.kl > 0);
     size_t used = own.backend.arena.used;
     for (int i = 0; i < 12; i++) {
         sc.batch_tokens = BATCHES[i % 4];
         m.backend.n_threads = own.backend.n_threads = 1 + i / 4;
         reference.model = i % 2 ? &own.model : &m.model;
-        T_STATUS_OK(divergence_run(&other, &sc, &reference, &w));
+        T_STATUS_OK(measure(&other, &sc, &reference, &w));
         T_OK(memcmp(&d, &other, sizeof d) == 0 && own.backend.arena.used == used);
     }
     tiny_close(&own);
+    tiny_close(&m);
+}
+
+static bool same_perplexity(const Perplexity *a, const Perplexity *b)
+{
+    Perplexity x = *a, y = *b;
+    x.window_nll = y.window_nll = NULL;
+    return memcmp(&x, &y, sizeof x) == 0 &&
+           memcmp(a->window_nll, b->window_nll, (size_t)a->n_windows * sizeof(double)) == 0;
+}
+
+/* Room for no row, a row less than two batches, all but one, all. */
+TEST(what_is_kept_is_not_read_again)
+{
+    TinyModel  m, of;
+    Windows    w;
+    Perplexity p, plain, p_of, plain_of;
+    Divergence want, d;
+    T_STATUS_OK(tiny_open(&m, "diff_gqa"));
+    T_STATUS_OK(tiny_open(&of, "diff_gqa"));
+    T_STATUS_OK(random_windows(&w, &m.arena, 500, WINDOWS_DISJOINT));
+    Scorer sc = {.model = &m.model, .quant = {.bits = 4}, .batch_tokens = 2 * CONTEXT};
+    Scorer exact = {.model = &of.model, .quant = {.bits = 16}, .batch_tokens = 2 * CONTEXT};
+    T_STATUS_OK(measure(&want, &sc, &exact, &w));
+    T_STATUS_OK(perplexity_run_windows(&plain, &m.arena, &sc, &w));
+    T_STATUS_OK(perplexity_run_windows(&plain_of, &m.arena, &exact, &w));
+    const int64_t batch = 2 * (CONTEXT - 1), C = of.model.config.hidden;
+    const int64_t room[] = {0, 2 * batch - 1, w.n_scored - 1, w.n_scored, 2 * w.n_scored};
+    const int64_t kept[] = {0, batch, w.n_scored / batch * batch, w.n_scored, w.n_scored};
+    T_OK(w.n_scored % batch > 1);   // the last batch is a shorter one
+    float *first = (float *)of.model.embed.data + w.seq.ids[0] * C, healthy = *first;
+    for (int i = 0; i < 10; i++) {
+        Reference r;
+        T_STATUS_OK(reference_open(&r, &exact, &w, (size_t)(room[i / 2] * C) * sizeof(float)));
+        exact.done = sc.done = 0;
+        if (i % 2 == 0) {
+            T_STATUS_OK(reference_run(&r, &p_of, &m.arena, &exact));
+            T_OK(same_perplexity(&p_of, &plain_of) && exact.done == w.n_tokens);
+        } else {
+            T_STATUS_OK(divergence_run(&d, &p, &m.arena, &sc, &r));
+            T_OK(memcmp(&d, &want, sizeof d) == 0);
+            sc.done = 0;
+        }
+        T_OK(r.n_kept == kept[i / 2]);
+        *first = r.n_kept == w.n_scored ? NAN : healthy;   // nothing must be read again
+        T_STATUS_OK(divergence_run(&d, &p, &m.arena, &sc, &r));
+        *first = healthy;
+        T_OK(memcmp(&d, &want, sizeof d) == 0 && same_perplexity(&p, &plain));
+        T_OK(sc.done == w.n_tokens && r.n_kept == kept[i / 2]);
+    }
+    tiny_close(&of);
     tiny_close(&m);
 }
 
@@ -215,7 +281,7 @@ TEST(nan_is_not_lost)
     ((float *)sick.model.embed.data)[w.seq.ids[50] * sick.model.config.hidden] = NAN;
     Scorer sc = {.model = &sick.model, .quant = {.bits = 16}};
     Scorer reference = {.model = &m.model, .quant = {.bits = 16}};
-    T_STATUS_OK(divergence_run(&d, &sc, &reference, &w));
+    T_STATUS_OK(measure(&d, &sc, &reference, &w));
     T_OK(isnan(d.kl) && isnan(d.kl_max) && isnan(d.kl_error) && isnan(d.dp_rms));
     T_OK(isnan(d.kl_quantiles[0]) && isnan(d.kl_quantiles[3]) && isnan(d.dp_quantiles[6]));
     T_OK(isnan(d.nll) && isfinite(d.nll_reference) && d.top1 < 1);
@@ -234,7 +300,7 @@ TEST(one_position_has_no_error)
     T_STATUS_OK(windows_from_ids(&w, &m.arena, "x", ids, 3, TINY_BOS, &o));
     Scorer sc = {.model = &m.model, .quant = {.bits = 4}};
     Scorer reference = {.model = &m.model, .quant = {.bits = 16}};
-    T_STATUS_OK(divergence_run(&d, &sc, &reference, &w));
+    T_STATUS_OK(measure(&d, &sc, &reference, &w));
     T_OK(d.n == 1 && isnan(d.kl_error) && isnan(d.top1_error) && d.kl == d.kl_max);
     T_OK(d.kl_quantiles[0] == d.kl && d.kl_quantiles[6] == d.kl);
     tiny_close(&m);
@@ -255,14 +321,15 @@ TEST(models_that_do_not_fit_are_refused)
     ops = *cpu;
     ops.name = "cuda";
     other.backend.ops = &ops;
-    T_FAILS(divergence_run(&d, &sc, &reference, &w), ERR_UNSUPPORTED,
+    T_FAILS(measure(&d, &sc, &reference, &w), ERR_UNSUPPORTED,
             "diff_gqa is on cpu and llama_gqa on cuda");
     other.backend.ops = cpu;
     other.model.config.vocab--;
-    T_FAILS(divergence_run(&d, &sc, &reference, &w), ERR_SHAPE,
+    T_FAILS(measure(&d, &sc, &reference, &w), ERR_SHAPE,
             "diff_gqa has a vocabulary of 101 tokens, llama_gqa one of 100");
+    other.model.config.vocab++;
     w.n_scored = 0;
-    T_FAILS(divergence_run(&d, &sc, &reference, &w), ERR_RANGE, "nothing to score");
+    T_FAILS(measure(&d, &sc, &reference, &w), ERR_RANGE, "nothing to score");
     tiny_close(&other);
     tiny_close(&m);
 }
@@ -278,11 +345,11 @@ TEST(every_allocation_may_fail)
     T_STATUS_OK(random_windows(&w, &m.arena, 60, WINDOWS_DISJOINT));
     Scorer sc = {.model = &m.model, .quant = {.bits = 4}, .batch_tokens = CONTEXT};
     Scorer reference = {.model = &m.model, .quant = {.bits = 16}};
-    T_STATUS_OK(divergence_run(&whole, &sc, &reference, &w));
+    T_STATUS_OK(measure(&whole, &sc, &reference, &w));
     size_t used = m.backend.arena.used;
     while (s != OK) {
         arena_fail_at(++k);
-        s = divergence_run(&d, &sc, &reference, &w);
+        s = measure(&d, &sc, &reference, &w);
         arena_fail_at(0);
         T_OK(s == OK || s == ERR_MEMORY);
         T_OK(m.backend.arena.used == used);  // what the passes took is given back

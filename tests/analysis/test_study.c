@@ -119,6 +119,22 @@ TEST(cells_run_a_checkpoint_as_it_says)
             T_NEAR(study_cell(&s, w, i)->text.nll, p.nll, 0);
         }
     }
+    Scorer exact = {.model = &b.m.model, .quant = asked};
+    for (int w = 0; w < 3; w++)
+        for (int i = w == 0; i < 3; i++) {   // cell (0, 0) is the reference itself
+            Reference  r;
+            Perplexity p;
+            Divergence d;
+            RunQuant   q = w == 2 ? RUNS[2] : asked;
+            q.bits = BITS[i];
+            q.scale = SCALE_HEAD;
+            q.kv = RUNS[w].kv;
+            Scorer one = {.model = &b.m.model, .quant = q};
+            T_STATUS_OK(reference_open(&r, &exact, &b.w, 0));
+            T_STATUS_OK(divergence_run(&d, &p, &b.arena, &one, &r));
+            T_OK(memcmp(&d, &study_cell(&s, w, i)->divergence, sizeof d) == 0);
+        }
+    T_OK(study_cell(&s, 0, 0)->divergence.n == 0 && s.reference.n_kept == b.w.n_scored);
     /* Windows are shorter than a group of keys: kv4 rounds nothing, and is at no distance
      * from the checkpoint, read as it says. */
     T_NEAR(study_cell(&s, 1, 0)->divergence.kl, 0, 0);
@@ -297,6 +313,30 @@ TEST(finished_cells_are_taken_up)
     T_STATUS_OK(study_forget(&again));
     T_STATUS_OK(study_load(&again));
     T_OK(!study_cell(&again, 0, 0)->done);
+    bench_close(&b);
+}
+
+/* With the unquantized cell there already, another one makes the reference be read. */
+TEST(a_resumed_study_measures_the_same_distances)
+{
+    Bench b;
+    Study s, again;
+    T_STATUS_OK(bench_open(&b));
+    StudyOptions o = stored(&b, "settings\n");
+    o.divergence = true;
+    T_STATUS_OK(study_init(&s, &b.arena, &o));
+    for (int w = 0; w < 2; w++)
+        T_STATUS_OK(study_weights(&s, w, &b.m.model, &b.m.model));
+    T_STATUS_OK(study_init(&again, &b.arena, &o));
+    T_STATUS_OK(study_load(&again));
+    study_cell(&again, 0, 2)->done = study_cell(&again, 1, 0)->done = false;
+    T_STATUS_OK(study_weights(&again, 0, &b.m.model, &b.m.model));
+    T_STATUS_OK(study_weights(&again, 1, &b.m.model, &b.m.model));
+    T_OK(again.done == again.total && again.reference.n_kept == b.w.n_scored);
+    for (int i = 0; i < 6; i++)
+        T_OK(memcmp(&again.cells[i].divergence, &s.cells[i].divergence, sizeof(Divergence)) == 0);
+    T_OK(s.cells[2].divergence.kl > 0);
+    T_STATUS_OK(study_forget(&s));
     bench_close(&b);
 }
 
