@@ -11,6 +11,11 @@ weights and kept in float32. lambda [L] is left out where lambda differs by toke
 as are the rows of logit_absmax [L,N], for layers without attention. bf16_loss is that of
 the restatement run in bfloat16.
 
+The restatements were compared once with the published code itself, its CUDA calls replaced
+by plain sums, in float64: the hub's modeling_phi4flash.py gives all logits and hidden states
+of phi4flash* to 5e-8 (the rounding of the file); unilm's multihead_flashdiff_2 and version 2
+and Motif's own grouped_diff_attn give the attention of unilm_* and motif_* to 5e-16.
+
 Needs what make_golden.py needs.
 """
 import argparse
