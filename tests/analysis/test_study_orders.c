@@ -35,15 +35,16 @@ static const char *examples(void)
     return text;
 }
 
+static const char FILLER[] = "The ls command lists the files of a folder. It sorts names. "
+                             "The cat command prints a file. The cd command goes there. "
+                             "The rm command removes what it is told to remove. ";
+
 static Status bench_open(Bench *b)
 {
-    static const char filler[] = "The ls command lists the files of a folder. It sorts names. "
-                                 "The cat command prints a file. The cd command goes there. "
-                                 "The rm command removes what it is told to remove. ";
     ModelOptions  options = {.dtype = DTYPE_F32};
     ShotOptions   so = {.shots = 4, .permutations = ORDERS, .context = 200};
-    NeedleOptions no = {.needles = 1, .asked = 1, .samples = 1, .context = 40, .filler = filler,
-                        .n_filler = sizeof filler - 1, .form = NEEDLES_STATEMENT};
+    NeedleOptions no = {.needles = 1, .asked = 1, .samples = 1, .context = 40, .filler = FILLER,
+                        .n_filler = sizeof FILLER - 1, .form = NEEDLES_STATEMENT};
     *b = (Bench){0};
     TRY(backend_open(&b->backend, "cpu", 2));
     TRY(model_load(&b->model, &b->arena, &b->backend, check_path("pair/diff"), &options));
@@ -234,9 +235,10 @@ TEST(what_is_given_is_not_asked)
         given[i] = !found[i];   // nothing that this model says
     T_STATUS_OK(study_give(&s, 0, given));
     memset(given, 7, sizeof given);   // it was copied
-    for (int w = 0; w < 2; w++)
+    for (int w = 0; w < 2; w++) {
         T_STATUS_OK(study_weights(&s, w, &b.model, NULL));
-    T_OK(last_done == last_total);
+        T_OK(last_done == (w + 1) * s.total / 2);   // told as if they had been
+    }
     for (int c = 0; c < 4; c++) {
         RunQuant q = RUNS[c / 2];
         q.bits = BITS[c % 2];
@@ -275,6 +277,75 @@ TEST(needles_of_a_record_are_those_of_a_cell)
     T_OK(series_find_dims(&set, "needles/n1_r1/correct", "depth,sample")->shape[1] == 1);
     T_STATUS_OK(needles_correct(&correct, &b.arena, &b.needles, &set));
     T_OK(memcmp(score.correct, correct, EPISODES) == 0 && correct[1] == 1 && correct[2] == 0);
+    bench_close(&b);
+}
+
+/* Tasks of another name, of more items, or of as many in other turns; texts cut otherwise. */
+TEST(what_is_not_the_same_is_not_compared)
+{
+    Bench         b;
+    Study         s, first;
+    Shots         turned;
+    Needles       more;
+    Windows       w[2];
+    RetrievalTask task;
+    double        zeros[64] = {0};
+    ShotOptions   so = {.shots = 4, .permutations = 5, .queries = 3, .context = 200};
+    T_STATUS_OK(bench_open(&b));
+    StudyOptions o = options(&b);
+    T_STATUS_OK(shots_load(&turned, &b.arena, b.t, tiny_file("trec.jsonl", examples()), &so));
+    NeedleOptions no = b.needles.o;
+    no.samples = 2;
+    T_STATUS_OK(needles_make(&more, &b.arena, b.t, &no));
+    for (int i = 0; i < 2; i++)
+        T_STATUS_OK(windows_from_text(&w[i], &b.arena, b.t, "text", FILLER, sizeof FILLER - 1,
+                                      &(WindowOptions){.context = i ? 4 : 8}));
+    T_OK(w[0].seq.n < w[1].seq.n && w[1].seq.n < 64 &&
+         turned.n_permutations * turned.n_queries == 15);
+    task = b.file.tasks[0];
+    task.name = "another";
+    Retrieval    renamed = b.file;
+    StudyOptions of[4] = {o, o, o, o};
+    renamed.tasks = &task;
+    of[0].orders = &turned;             // and the needles are the same
+    of[1].files = &more.episodes;       // and the orders are
+    of[2].files = &renamed;
+    for (int k = 0; k < 4; k++) {
+        o.text = &w[0];
+        of[k].text = &w[k == 3];
+        T_STATUS_OK(study_init(&s, &b.arena, &o));
+        T_STATUS_OK(study_init(&first, &b.arena, &of[k]));
+        for (int c = 0; c < 4; c++) {
+            s.cells[c].done = first.cells[c].done = true;
+            s.cells[c].text.window_nll = first.cells[c].text.window_nll = zeros;
+        }
+        SeriesSet set;
+        series_set_init(&set, &b.arena, "m");
+        T_STATUS_OK(study_versus(&s, &first, "first", &set));
+        const Series *v = series_find(&set, "versus/accuracy"), *n;
+        n = series_find(&set, "versus/nll");
+        T_OK(isnan(series_get(v, 0, 1, 0)) == (k == 1 || k == 2));
+        T_OK(isnan(series_get(v, 1, 1, 0)) == (k == 0));
+        T_OK(isnan(series_get(n, 1, 0, 0)) == (k == 3));
+    }
+    bench_close(&b);
+}
+
+/* Nothing was left as it is: there is nothing to compare with. */
+TEST(without_an_unquantized_cell)
+{
+    static const int EIGHT[] = {8, 4};
+    Bench     b;
+    Study     s;
+    SeriesSet set;
+    T_STATUS_OK(bench_open(&b));
+    StudyOptions o = options(&b);
+    o.bits = EIGHT;
+    T_STATUS_OK(study_init(&s, &b.arena, &o));
+    T_OK(study_exact(&s) == -1);
+    series_set_init(&set, &b.arena, "m");
+    T_STATUS_OK(study_series(&s, &set));
+    T_OK(series_find(&set, "eval/accuracy") && !series_find(&set, "paired/accuracy"));
     bench_close(&b);
 }
 
