@@ -17,7 +17,13 @@ static Status check_rows_of(const char *name, const Tensor *t, int64_t rows, int
     return OK;
 }
 
-/* Sizes of heads, and the numbers of the softmax and the norm. */
+/* Heads to a noise map: 1 where there is none. */
+static int64_t n_signals(const Attention *a)
+{
+    return a->n_maps == 2 && a->n_signals ? a->n_signals : 1;
+}
+
+/* How heads, groups and maps fit together. */
 static Status check_heads(const Attention *a)
 {
     if (a->n_heads < 1 || a->n_groups < 1 || a->n_heads % a->n_groups)
@@ -26,12 +32,25 @@ static Status check_heads(const Attention *a)
     if (a->n_maps != 1 && a->n_maps != 2)
         FAIL(ERR_UNSUPPORTED, "attention: %lld maps a head, expected 1 or 2",
              (long long)a->n_maps);
-    if (a->head_dim < 1)
-        FAIL(ERR_SHAPE, "attention: head_dim is %lld", (long long)a->head_dim);
+    if (a->n_signals < 0 || a->n_heads / a->n_groups % n_signals(a))
+        FAIL(ERR_SHAPE, "attention: %lld heads to a noise map, expected a divisor of the "
+             "%lld heads of a group", (long long)a->n_signals,
+             (long long)(a->n_heads / a->n_groups));
+    return OK;
+}
+
+/* Sizes, and the numbers of the softmax and the norm. */
+static Status check_numbers(const Attention *a)
+{
+    if (a->head_dim < 1 || a->value_dim < 0)
+        FAIL(ERR_SHAPE, "attention: head_dim is %lld, value_dim %lld", (long long)a->head_dim,
+             (long long)a->value_dim);
+    if (a->reach < 0)
+        FAIL(ERR_RANGE, "attention: a reach of %lld keys", (long long)a->reach);
     if (!isfinite(a->scale) || !isfinite(a->out_scale) || isnan(a->norm_eps))
         FAIL(ERR_RANGE, "attention: scale %g, out_scale %g, norm_eps %g, expected finite",
              (double)a->scale, (double)a->out_scale, (double)a->norm_eps);
-    if (a->n_maps == 2 && !isfinite(a->lambda))
+    if (a->n_maps == 2 && !a->lambda_rows && !isfinite(a->lambda))
         FAIL(ERR_RANGE, "attention: lambda is %g, expected finite", (double)a->lambda);
     return OK;
 }
@@ -95,6 +114,7 @@ Status op_attention(Backend *be, Tensor *out, const Tensor *q, const Tensor *k,
     const int32_t *key_start = a->key_start ? a->key_start : a->batch.start;
     int64_t        n = a->batch.n_sequences;
     TRY(check_heads(a));
+    TRY(check_numbers(a));
     TRY(check_kinds(a));
     if (n < 1 || a->batch.start[0] != 0 || key_start[0] < 0)
         FAIL(ERR_SHAPE, "attention: %lld sequences, the first from row %d and key %d",
@@ -108,10 +128,11 @@ Status op_attention(Backend *be, Tensor *out, const Tensor *q, const Tensor *k,
     if (a->window)
         TRY(check_window(a, key_start));
     int64_t d = a->head_dim, M = a->n_maps, H = a->n_heads, G = a->n_groups;
-    int64_t T = a->batch.start[n], S = key_start[n];
-    TRY(check_rows_of("q", q, T, H * M * d));
-    TRY(check_rows_of("k", k, S, G * M * d));
-    TRY(check_rows_of("v", v, S, G * M * d));
-    TRY(check_rows_of("out", out, T, H * M * d));
+    int64_t T = a->batch.start[n], S = key_start[n], dv = a->value_dim ? a->value_dim : d * M;
+    int64_t noises = M == 2 ? H / n_signals(a) : 0;
+    TRY(check_rows_of("q", q, T, (H + noises) * d));
+    TRY(check_rows_of("k", k, S, G * (a->shared_keys ? 1 : M) * d));
+    TRY(check_rows_of("v", v, S, G * dv));
+    TRY(check_rows_of("out", out, T, H * dv));
     return be->ops->attention(be, out, q, k, v, a);
 }

@@ -102,7 +102,8 @@ typedef struct {
     Peaks     peaks;
 } ValueRecord;
 
-/* The attention logits of one layer. */
+/* The attention logits of one layer. A noise map that several heads share is counted once,
+ * as map 1 of the first of them; the others' are empty. */
 typedef struct {
     int32_t   layer;
     int64_t   n_heads, n_maps;     // H, M
@@ -123,9 +124,9 @@ enum { SHARE_STRIDE = 16 };
 typedef struct {
     int64_t rows;
     int64_t weights;        // allowed entries in those rows
-    int64_t span_rows;      // rows with a marked span before them
+    int64_t span_rows;      // rows with a marked span before them, within reach or not
     double  entropy[2];     // of map 1, map 2, in nats
-    double  first[2];       // weight on position 0
+    double  first[2];       // weight on position 0; out of reach: 0
     double  span[2];        // weight on the marked span, over span_rows
     double  diff_first;     // of A1 - lambda A2 (of A1 where there is one map)
     double  diff_span;

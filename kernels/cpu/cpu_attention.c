@@ -1,8 +1,9 @@
 /* cpu_attention.c - causal attention, plain or differential: one call.
  * out       backend.h, Attention
  * shapes    any T, S >= T, d; sequences in a batch share nothing
- * cost      the tiles' products; memory linear in S: packed keys and values, a
- *           tile a thread, one Moments a row and map when recording
+ * cost      the tiles' products, linear in the reach where there is one; memory
+ *           linear in S: packed keys and values, a tile a thread, one Moments a row
+ *           and map when recording
  * sums      cpu_attention.h: no figure depends on the threads or the batch
  * NaN       stays where it can be seen (cpu_attention_tile.c)
  * test      tests/kernels/test_attention*.c, test_logit_quant.c */
@@ -13,7 +14,6 @@
 
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/cpu_carve.h"
-#include "kernels/size.h"
 
 const AttnIsa *attn_isa(void)
 {
@@ -58,17 +58,22 @@ static Status plan(AttnCall *c, Arena *arena)
         c->tile_start[b + 1] = c->tile_start[b] + ceil_div(T, TILE_ROWS);
         c->longest = i64_max(c->longest, S);
     }
+    c->reach = c->a->reach ? i64_min(c->a->reach, c->longest) : c->longest;
     return c->a->shares ? plan_samples(c, arena) : OK;
 }
 
 static void place_scratch(AttnScratch *s, Carve *m, const AttnCall *c)
 {
-    int64_t M = c->a->n_maps, rows = TILE_ROWS * M;
+    int64_t M = c->a->n_maps, rows = TILE_ROWS * c->n_rows;
     CARVE(s->q, m, rows * c->d);
     CARVE(s->x, m, rows * TILE_KEYS);
     CARVE(s->o, m, rows * c->dv_pad);
     CARVE(s->keep, m, rows);
     CARVE(s->softmax, m, rows);
+    if (c->a->shares || c->a->window) {
+        CARVE(s->p, m, c->n_rows * TILE_KEYS);
+        CARVE(s->shares, m, TILE_ROWS * c->n_signals);
+    }
     if (!c->a->record)
         return;
     CARVE(s->lanes, m, rows);
@@ -80,8 +85,9 @@ static void place_scratch(AttnScratch *s, Carve *m, const AttnCall *c)
 static void place(AttnCall *c, AttnScratch *s, int n_threads, Carve *m)
 {
     const Attention *a = c->a;
-    int64_t B = a->batch.n_sequences, rows = a->batch.start[B] * a->n_heads * a->n_maps;
-    CARVE(c->k_panels, m, c->panel_start[B] * a->n_groups * a->n_maps * c->d * PANEL_KEYS);
+    int64_t B = a->batch.n_sequences, rows = a->batch.start[B] * c->n_blocks * c->n_rows;
+    CARVE(c->k_panels, m,
+          c->panel_start[B] * a->n_groups * c->n_key_maps * c->d * PANEL_KEYS);
     CARVE(c->v_rows, m, a->n_groups * c->n_keys * c->dv_pad);
     if (a->norm_eps >= 0 && a->norm_weight)
         CARVE(c->norm_weight, m, c->dv_pad);
@@ -113,16 +119,17 @@ static Status allocate(Backend *be, AttnCall *c, AttnScratch *s, int n_threads)
     return OK;
 }
 
-/* Tile i of all. Of one head the last tiles come first: they are the longest. */
+/* Tile i of all. Of one block the last tiles come first: they are the longest. */
 static AttnTile tile_at(const AttnCall *c, int64_t i)
 {
-    int64_t H = c->a->n_heads, b = 0;
-    while (i >= c->tile_start[b + 1] * H)
+    int64_t blocks = c->n_blocks, b = 0;
+    while (i >= c->tile_start[b + 1] * blocks)
         b++;
     int64_t n = c->tile_start[b + 1] - c->tile_start[b];
-    i -= c->tile_start[b] * H;
+    i -= c->tile_start[b] * blocks;
     int64_t first = (n - 1 - i % n) * TILE_ROWS;
-    return (AttnTile){.sequence = b, .head = i / n, .group = i / n / (H / c->a->n_groups),
+    return (AttnTile){.sequence = b, .block = i / n,
+                      .group = i / n / (blocks / c->a->n_groups),
                       .row = c->a->batch.start[b] + first,
                       .n_rows = i64_min(n_queries(c, b) - first, TILE_ROWS),
                       .position = n_keys(c, b) - n_queries(c, b) + first};
@@ -131,7 +138,7 @@ static AttnTile tile_at(const AttnCall *c, int64_t i)
 static void run_tiles(const AttnCall *c, AttnScratch *s, int n_threads,
                       void (*run)(const AttnCall *, const AttnTile *, AttnScratch *))
 {
-    int64_t n = c->tile_start[c->a->batch.n_sequences] * c->a->n_heads;
+    int64_t n = c->tile_start[c->a->batch.n_sequences] * c->n_blocks;
 #pragma omp parallel for num_threads(n_threads) schedule(dynamic, 1)
     for (int64_t i = 0; i < n; i++) {
         AttnTile t = tile_at(c, i);
@@ -156,7 +163,7 @@ static Status attend(Backend *be, AttnCall *c, const Tensor *k, const Tensor *v)
 {
     AttnScratch *s;
     TRY(plan(c, &be->arena));
-    int64_t n_tiles = c->tile_start[c->a->batch.n_sequences] * c->a->n_heads;
+    int64_t n_tiles = c->tile_start[c->a->batch.n_sequences] * c->n_blocks;
     int n_threads = (int)i64_max(1, i64_min(be->n_threads, n_tiles));
     ARENA_NEW(s, &be->arena, n_threads);
     TRY(allocate(be, c, s, n_threads));
@@ -180,12 +187,17 @@ static Status attend(Backend *be, AttnCall *c, const Tensor *k, const Tensor *v)
 Status cpu_attention(Backend *be, Tensor *out, const Tensor *q, const Tensor *k,
                      const Tensor *v, const Attention *a)
 {
+    bool     noisy = a->n_maps == 2;
     AttnCall c = {.a = a, .isa = attn_isa(), .record_isa = record_isa(),
                   .share_isa = share_isa(),
                   .key_start = a->key_start ? a->key_start : a->batch.start,
-                  .d = a->head_dim, .dv = a->head_dim * a->n_maps,
-                  .dv_pad = ceil_div(a->head_dim * a->n_maps, PAD) * PAD,
-                  .q = q->data, .out = out->data};
+                  .d = a->head_dim, .q = q->data, .out = out->data};
+    c.dv = a->value_dim ? a->value_dim : a->head_dim * a->n_maps;
+    c.dv_pad = ceil_div(c.dv, PAD) * PAD;
+    c.n_signals = noisy ? i64_max(a->n_signals, 1) : 1;
+    c.n_blocks = a->n_heads / c.n_signals;
+    c.n_rows = c.n_signals + noisy;
+    c.n_key_maps = a->shared_keys ? 1 : a->n_maps;
     c.n_keys = c.key_start[a->batch.n_sequences];
     ArenaMark mark = arena_mark(&be->arena);
     Status s = attend(be, &c, k, v);

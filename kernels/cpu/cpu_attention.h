@@ -1,10 +1,12 @@
 /* cpu_attention.h - the parts of attention on the CPU.
  *
- * A tile is TILE_ROWS queries of one head of one sequence; threads take tiles.
- * A tile walks over its keys, TILE_KEYS at a time: logits, recording, fake
- * quantization, softmax with a running maximum, product with V. A query has
- * n_maps rows in a tile (row i * M + m is map m of query i), so that both maps
- * of a differential head run through the same product and share V's loads.
+ * A tile is TILE_ROWS queries of one block of heads (those that share a noise
+ * map) of one sequence; threads take tiles. A tile walks over its keys,
+ * TILE_KEYS at a time: logits, recording, fake quantization, softmax with a
+ * running maximum, product with V. A query has R rows in a tile, as in q: one a
+ * head of the block, then the noise (row i * R + m is map m of query i), so that
+ * all maps run through the same product, share V's loads, and the noise is
+ * worked out once for its heads.
  *
  * No figure depends on how rows fall into tiles: a logit is one chain over the
  * head's dims, a row's sums run in 16 fixed lanes, rows are merged in order. */
@@ -13,6 +15,7 @@
 
 #include "kernels/backend.h"
 #include "kernels/cpu/cpu_record.h"
+#include "kernels/size.h"
 
 enum {
     TILE_ROWS = 48,   // a multiple of GROUP_ROWS
@@ -100,21 +103,26 @@ typedef struct {
     const ShareIsa  *share_isa;
     const int32_t   *key_start;     // [n_sequences + 1]
     int64_t          d, dv, dv_pad;
-    const float     *q;             // [T,H*M,d]
+    int64_t          n_signals;     // heads of a block
+    int64_t          n_blocks;      // B
+    int64_t          n_rows;        // R: maps of a block, n_signals and the noise
+    int64_t          n_key_maps;    // K
+    int64_t          reach;         // at most `longest`
+    const float     *q;             // [T,B*R,d]
     float           *out;           // [T,H,dv]
     float           *norm_weight;   // [dv_pad] or NULL
 
     /* Packed once a call (cpu_attention_pack.c). */
-    float           *k_panels;      // [panels,G,M,d,PANEL_KEYS]
+    float           *k_panels;      // [panels,G,K,d,PANEL_KEYS]
     float           *v_rows;        // [G,S,dv_pad]
     int64_t         *panel_start;   // [n_sequences + 1]
     int64_t          n_keys;        // S of all sequences
     int64_t          longest;       // S of the longest
 
-    /* Tiles of all sequences and heads, and what they leave behind. */
-    int64_t         *tile_start;    // [n_sequences + 1], tiles of one head
-    float           *row_scale;     // [T,H,M] of the quantized logits, or NULL
-    Moments         *row_moments;   // [T,H,M], or NULL
+    /* Tiles of all sequences and blocks, and what they leave behind. */
+    int64_t         *tile_start;    // [n_sequences + 1], tiles of one block
+    float           *row_scale;     // [T,B,R] of the quantized logits, or NULL
+    Moments         *row_moments;   // [T,B,R], or NULL
     int64_t          n_samples;     // rows with shares
     int32_t         *sample;        // [T] its number among these, -1: none; or NULL
     ShareRecord     *row_shares;    // [n_samples,H], or NULL
@@ -122,7 +130,7 @@ typedef struct {
 
 /* One tile: queries row .. row + n_rows of all, at position .. in sequence. */
 typedef struct {
-    int64_t sequence, head, group;
+    int64_t sequence, block, group;
     int64_t row, n_rows, position;
 } AttnTile;
 
@@ -131,15 +139,27 @@ typedef struct {
     int64_t first, n, step;
 } TileRows;
 
+/* A query of one head on its second pass (cpu_attention_share.c). */
+typedef struct {
+    int64_t     i, position;   // query of the tile, place in the sequence
+    int64_t     head;          // of the block
+    ShareStrip  strip;         // p and x change from keys to keys
+    ShareSums   sums;
+    Span        span;
+    ShareRecord share;         // first and span shares so far
+} ShareRow;
+
 /* Memory of one thread. */
 typedef struct {
-    float       *q;        // [M,TILE_ROWS,d]
-    float       *x;        // [TILE_ROWS*M,TILE_KEYS] logits, then weights
-    float       *o;        // [TILE_ROWS*M,dv_pad]
-    float       *keep;     // [TILE_ROWS*M]
-    SoftmaxRow  *softmax;  // [TILE_ROWS*M]
-    MomentLanes *lanes;    // [TILE_ROWS*M], or NULL
+    float       *q;        // [R,TILE_ROWS,d]
+    float       *x;        // [TILE_ROWS*R,TILE_KEYS] logits, then weights
+    float       *o;        // [TILE_ROWS*R,dv_pad]
+    float       *keep;     // [TILE_ROWS*R]
+    SoftmaxRow  *softmax;  // [TILE_ROWS*R]
+    MomentLanes *lanes;    // [TILE_ROWS*R], or NULL
     RecordTally  tally;    // where there are lanes
+    float       *p;        // [R,TILE_KEYS] weights of one query; where a second pass comes
+    ShareRow    *shares;   // [TILE_ROWS*n_signals], likewise
 } AttnScratch;
 
 /* Keys that query i of the tile may see among those from `key` on; <= 0: none. */
@@ -148,10 +168,49 @@ static inline int64_t tile_allowed(const AttnTile *t, int64_t i, int64_t key)
     return t->position + i + 1 - key;
 }
 
+/* Of TILE_KEYS keys, those from .. end that a query sees; from >= end: none. */
+typedef struct {
+    int64_t from, end;
+} TileKeys;
+
+static inline TileKeys tile_keys(const AttnCall *c, const AttnTile *t, int64_t i, int64_t key)
+{
+    int64_t end = tile_allowed(t, i, key);
+    return (TileKeys){i64_min(i64_max(end - c->reach, 0), TILE_KEYS), i64_min(end, TILE_KEYS)};
+}
+
+/* The first multiple of TILE_KEYS where query i of the tile sees a key. */
+static inline int64_t tile_first_key(const AttnCall *c, const AttnTile *t, int64_t i)
+{
+    return i64_max(tile_allowed(t, i, 0) - c->reach, 0) / TILE_KEYS * TILE_KEYS;
+}
+
 /* The tile's row i, map m, among all rows of the call. */
 static inline int64_t call_row(const AttnCall *c, const AttnTile *t, int64_t i, int64_t m)
 {
-    return ((t->row + i) * c->a->n_heads + t->head) * c->a->n_maps + m;
+    return ((t->row + i) * c->n_blocks + t->block) * c->n_rows + m;
+}
+
+/* Row m of a block is its noise map, or a signal. */
+static inline int64_t map_of(const AttnCall *c, int64_t m)
+{
+    return m == c->n_signals;
+}
+
+/* The head whose records row m of a block goes to: the noise to the first. */
+static inline int64_t head_of(const AttnCall *c, int64_t block, int64_t m)
+{
+    return block * c->n_signals + (map_of(c, m) ? 0 : m);
+}
+
+/* 0 where there is one map. */
+static inline double lambda_of(const AttnCall *c, const AttnTile *t, int64_t i, int64_t head)
+{
+    const Attention *a = c->a;
+    if (a->n_maps == 1)
+        return 0;
+    return (double)(a->lambda_rows ? a->lambda_rows[(t->row + i) * a->n_heads + head]
+                                   : a->lambda);
 }
 
 /* cpu_attention_pack.c */
@@ -160,7 +219,7 @@ void attn_pack(const AttnCall *c, const float *k, const float *v, int n_threads)
 /* cpu_attention_tile.c */
 void attn_load_queries(const AttnCall *c, const AttnTile *t, AttnScratch *s);
 /* Logits of chosen queries of the tile against keys key .. key + TILE_KEYS, to
- * their rows of s->x; entries past the last allowed key are not meant. */
+ * their rows of s->x; entries outside their tile_keys are not meant. */
 void attn_logits(const AttnCall *c, const AttnTile *t, AttnScratch *s, TileRows rows,
                  int64_t key);
 void attn_tile(const AttnCall *c, const AttnTile *t, AttnScratch *s);
@@ -174,9 +233,9 @@ float attn_code_limit(int bits);  // 7 of 4 bits
 /* cpu_attention_record.c */
 /* Empties the threads' tallies. */
 void attn_record_begin(const AttnCall *c, AttnScratch *threads, int n_threads);
-/* Row r of the tile: logits x[0..n) of s->x against keys key .. key + n. */
+/* Row r of the tile: the logits of s->x that it sees of keys key .. key + TILE_KEYS. */
 void attn_record_row(const AttnCall *c, const AttnTile *t, AttnScratch *s, int64_t r,
-                     int64_t key, int64_t n);
+                     int64_t key, TileKeys seen);
 /* After all tiles: everything into the call's LogitRecord. */
 void attn_record_merge(const AttnCall *c, AttnScratch *threads, int n_threads);
 

@@ -1,8 +1,10 @@
 /* cpu_attention_pack.c - keys and values as the products of attention read them.
- * k         [S,G*M,d] -> k_panels [panels,G,M,d,PANEL_KEYS]: 64 keys of one
+ * k         [S,G*K,d] -> k_panels [panels,G,K,d,PANEL_KEYS]: 64 keys of one
  *           sequence side by side, transposed; what is missing is 0
  * v         [S,G,dv] -> v_rows [G,S,dv_pad]: columns of 0 up to the padding
- * cost      8 bytes a number, once a call; every tile of T reads them again
+ * cost      8 bytes a number, once a call; every tile of T reads them again. Keys
+ *           out of every query's reach are left out: a step of generation with a
+ *           window does not pay for its whole cache
  * sums      none; with BF16 the copies are rounded
  * test      tests/kernels/test_attention.c, ragged d and S */
 #include <string.h>
@@ -56,7 +58,7 @@ static void round_bf16(float *x, int64_t n)
 /* Panel p of the sequence, of all groups and maps. */
 static void pack_keys(const AttnCall *c, const float *k, int64_t sequence, int64_t p)
 {
-    int64_t n_heads = c->a->n_groups * c->a->n_maps, ld = n_heads * c->d;
+    int64_t n_heads = c->a->n_groups * c->n_key_maps, ld = n_heads * c->d;
     int64_t key = c->key_start[sequence] + p * PANEL_KEYS;
     int64_t n = c->key_start[sequence + 1] - key;
     int64_t floats = c->d * PANEL_KEYS;
@@ -81,19 +83,25 @@ static void pack_values(const AttnCall *c, const float *v, int64_t key)
     }
 }
 
+/* The first key of the sequence that its first query sees. */
+static int64_t first_key(const AttnCall *c, int64_t sequence)
+{
+    const int32_t *start = c->a->batch.start + sequence, *keys = c->key_start + sequence;
+    int64_t position = (int64_t)keys[1] - keys[0] - (start[1] - start[0]);
+    return i64_max(position + 1 - c->reach, 0);
+}
+
 void attn_pack(const AttnCall *c, const float *k, const float *v, int n_threads)
 {
     int64_t n_sequences = c->a->batch.n_sequences;
 #pragma omp parallel num_threads(n_threads)
-    {
-        for (int64_t b = 0; b < n_sequences; b++) {
-            int64_t n = c->panel_start[b + 1] - c->panel_start[b];
+    for (int64_t b = 0; b < n_sequences; b++) {
+        int64_t first = first_key(c, b), n = c->panel_start[b + 1] - c->panel_start[b];
 #pragma omp for schedule(static) nowait
-            for (int64_t p = 0; p < n; p++)
-                pack_keys(c, k, b, p);
-        }
-#pragma omp for schedule(static)
-        for (int64_t key = 0; key < c->n_keys; key++)
+        for (int64_t p = first / PANEL_KEYS; p < n; p++)
+            pack_keys(c, k, b, p);
+#pragma omp for schedule(static) nowait
+        for (int64_t key = c->key_start[b] + first; key < c->key_start[b + 1]; key++)
             pack_values(c, v, key);
     }
 }

@@ -1,6 +1,7 @@
 /* cpu_attention_quant.c - scales of fake-quantized attention logits.
  * scale     max |x| / (2^(bits-1) - 1) over the allowed entries of a layer of
- *           one sequence (tensor), of each of its maps (head), or of each row
+ *           one sequence (tensor), of each of its maps (head), or of each row; a
+ *           noise map that heads share is one map
  * cost      a first pass of the same products, for the largest magnitudes
  * sums      none: a maximum has no order
  * NaN       NaN or infinity makes its whole scope NaN, never zeros: the scale
@@ -8,7 +9,6 @@
  * test      tests/kernels/test_logit_quant.c */
 #include "kernels/cpu/cpu_attention.h"
 #include "kernels/half.h"
-#include "kernels/size.h"
 
 float attn_code_limit(int bits)
 {
@@ -22,16 +22,17 @@ static uint32_t larger(uint32_t a, uint32_t b)
 
 void attn_absmax(const AttnCall *c, const AttnTile *t, AttnScratch *s)
 {
-    int64_t M = c->a->n_maps, end = tile_allowed(t, t->n_rows - 1, 0);
+    int64_t R = c->n_rows, end = tile_allowed(t, t->n_rows - 1, 0);
     attn_load_queries(c, t, s);
-    for (int64_t r = 0; r < t->n_rows * M; r++)
-        c->row_scale[call_row(c, t, r / M, r % M)] = 0;
-    for (int64_t key = 0; key < end; key += TILE_KEYS) {
+    for (int64_t r = 0; r < t->n_rows * R; r++)
+        c->row_scale[call_row(c, t, r / R, r % R)] = 0;
+    for (int64_t key = tile_first_key(c, t, 0); key < end; key += TILE_KEYS) {
         attn_logits(c, t, s, (TileRows){0, t->n_rows, 1}, key);
-        for (int64_t r = 0; r < t->n_rows * M; r++) {
-            float *max = &c->row_scale[call_row(c, t, r / M, r % M)];
-            int64_t n = i64_min(tile_allowed(t, r / M, key), TILE_KEYS);
-            uint32_t u = c->isa->absmax(s->x + r * TILE_KEYS, i64_max(n, 0));
+        for (int64_t r = 0; r < t->n_rows * R; r++) {
+            float *max = &c->row_scale[call_row(c, t, r / R, r % R)];
+            TileKeys k = tile_keys(c, t, r / R, key);
+            uint32_t u = c->isa->absmax(s->x + r * TILE_KEYS + k.from,
+                                        i64_max(k.end - k.from, 0));
             *max = f32_from_bits(larger(u, f32_bits(*max)));
         }
     }
@@ -51,7 +52,7 @@ static void share_scale(float *x, int64_t n, int64_t step, float limit)
 void attn_scales(const AttnCall *c)
 {
     const Attention *a = c->a;
-    int64_t maps = a->n_heads * a->n_maps;
+    int64_t maps = c->n_blocks * c->n_rows;
     float limit = attn_code_limit(a->logit_bits);
     for (int64_t b = 0; b < a->batch.n_sequences; b++) {
         float *x = c->row_scale + a->batch.start[b] * maps;

@@ -1,6 +1,7 @@
 /* cpu_attention_record.c - statistics of the logits, row by row of a tile.
  * figures   record.h: of logits after the scale, before mask and quantization,
- *           allowed entries only
+ *           allowed entries only; a noise map that heads share counts once, with
+ *           the first of them, and the others have none
  * cost      cpu_record_isa.c a logit; one Moments a row, merged after the tiles
  * sums      a row in 16 lanes; rows in order of (sequence, query) a head and map
  * NaN       counted apart, as infinities are
@@ -10,7 +11,6 @@
 
 #include "kernels/cpu/cpu_attention.h"
 #include "kernels/half.h"
-#include "kernels/size.h"
 
 void attn_record_begin(const AttnCall *c, AttnScratch *threads, int n_threads)
 {
@@ -29,7 +29,6 @@ static void offer_peaks(const AttnCall *c, const AttnTile *t, RecordTally *y, co
 {
     float threshold = tally_threshold(y);
     at.layer = c->a->record->layer;
-    at.head = (int32_t)t->head;
     at.sequence = c->a->batch.number[t->sequence];
     for (int64_t j = 0; j < n; j++, at.key++) {
         if (!(fabsf(x[j]) >= threshold) || isinf(x[j]))
@@ -41,15 +40,18 @@ static void offer_peaks(const AttnCall *c, const AttnTile *t, RecordTally *y, co
 }
 
 void attn_record_row(const AttnCall *c, const AttnTile *t, AttnScratch *s, int64_t r,
-                     int64_t key, int64_t n)
+                     int64_t key, TileKeys seen)
 {
     RecordTally *y = &s->tally;
-    int64_t i = r / c->a->n_maps, m = r % c->a->n_maps;
-    const float *x = s->x + r * TILE_KEYS;
+    int64_t i = r / c->n_rows, row = r % c->n_rows, m = map_of(c, row);
+    int64_t n = seen.end - seen.from;
+    const float *x = s->x + r * TILE_KEYS + seen.from;
+    key += seen.from;
     uint32_t max = c->record_isa->strip(&s->lanes[r], x, n, y->hist + m * HIST_BINS,
                                         y->column + m * c->longest + key);
     if (f32_from_bits(max) >= tally_threshold(y))
-        offer_peaks(c, t, y, x, (Peak){.map = (int32_t)m, .key = (int32_t)key,
+        offer_peaks(c, t, y, x, (Peak){.head = (int32_t)head_of(c, t->block, row),
+                                       .map = (int32_t)m, .key = (int32_t)key,
                                        .position = (int32_t)(t->position + i)}, n);
     y->counted += n;
     if (y->counted >= TALLY_FULL) {
@@ -59,22 +61,24 @@ void attn_record_row(const AttnCall *c, const AttnTile *t, AttnScratch *s, int64
     }
 }
 
-/* One head and map: its rows in order, whatever the threads did. */
-static void merge_moments(const AttnCall *c, int64_t head_map)
+/* One map: its rows in order, whatever the threads did. */
+static void merge_moments(const AttnCall *c, int64_t map)
 {
-    int64_t maps = c->a->n_heads * c->a->n_maps;
+    int64_t maps = c->n_blocks * c->n_rows, row = map % c->n_rows;
     int64_t rows = c->a->batch.start[c->a->batch.n_sequences];
+    int64_t slot = head_of(c, map / c->n_rows, row) * c->a->n_maps + map_of(c, row);
     for (int64_t t = c->a->batch.start[0]; t < rows; t++)
-        moments_merge(&c->a->record->moments[head_map], &c->row_moments[t * maps + head_map]);
+        moments_merge(&c->a->record->moments[slot], &c->row_moments[t * maps + map]);
 }
 
 /* Row t of all, at that position in its sequence. */
 static void raise_query_absmax(const AttnCall *c, int64_t t, int64_t position)
 {
-    const Attention *a = c->a;
-    const Moments *row = c->row_moments + t * a->n_heads * a->n_maps;
-    for (int64_t i = 0; i < a->n_heads * a->n_maps; i++) {
-        float *max = &a->record->query_absmax[i % a->n_maps * a->record->n_positions + position];
+    const LogitRecord *r = c->a->record;
+    int64_t maps = c->n_blocks * c->n_rows;
+    const Moments *row = c->row_moments + t * maps;
+    for (int64_t i = 0; i < maps; i++) {
+        float *max = &r->query_absmax[map_of(c, i % c->n_rows) * r->n_positions + position];
         float v = (float)moments_absmax(&row[i]);
         *max = v > *max ? v : *max;
     }
@@ -98,7 +102,7 @@ void attn_record_merge(const AttnCall *c, AttnScratch *threads, int n_threads)
 #pragma omp parallel num_threads(n_threads)
     {
 #pragma omp for schedule(static) nowait
-        for (int64_t i = 0; i < r->n_heads * r->n_maps; i++)
+        for (int64_t i = 0; i < c->n_blocks * c->n_rows; i++)
             merge_moments(c, i);
 #pragma omp for schedule(static)
         for (int64_t i = 0; i < r->n_maps * HIST_BINS; i += SLICE)

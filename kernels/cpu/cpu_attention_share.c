@@ -1,5 +1,6 @@
 /* cpu_attention_share.c - attention weights of chosen rows, a second time.
- * figures   ShareRecord of the rows asked for; MapWindow, whole
+ * figures   ShareRecord of the rows asked for, of each head with its noise map;
+ *           MapWindow, whole. Out of reach weights are 0
  * cost      the logits and weights of those rows again; no buffer of length S
  * sums      weights exp(x - top) / sum with top and sum of the first pass, added
  *           in double in order of keys; rows in order of (sequence, query)
@@ -9,22 +10,12 @@
 
 #include "kernels/cpu/cpu_attention.h"
 #include "kernels/cpufeat.h"
-#include "kernels/size.h"
 
 const ShareIsa *share_isa(void)
 {
     static const ShareIsa *const OF[N_CPU_ISAS] = {&share_plain, &share_avx2, &share_avx512};
     return OF[cpu_isa()];
 }
-
-/* A row on its second pass. */
-typedef struct {
-    int64_t     i, position;   // query of the tile, place in the sequence
-    ShareStrip  strip;         // p and x change from keys to keys
-    ShareSums   sums;
-    Span        span;
-    ShareRecord share;         // first and span shares so far
-} ShareRow;
 
 static double span_mass(const float *p, int64_t from, int64_t to)
 {
@@ -73,9 +64,9 @@ static void fill_window(const AttnCall *c, const AttnTile *t, const ShareRow *ro
 {
     const MapWindow *w = c->a->window;
     const ShareStrip *s = &row->strip;
-    int64_t M = c->a->n_maps, S = w->n_positions;
+    int64_t M = c->a->n_maps, S = w->n_positions, head = t->block * c->n_signals + row->head;
     for (int64_t m = 0; w->maps && m < M; m++) {
-        float *to = w->maps + ((t->head * M + m) * S + row->position) * S + key;
+        float *to = w->maps + ((head * M + m) * S + row->position) * S + key;
         for (int64_t j = 0; j < n; j++)
             to[j] = (float)((double)s->p[m][j] * s->per_sum[m]);
     }
@@ -83,7 +74,7 @@ static void fill_window(const AttnCall *c, const AttnTile *t, const ShareRow *ro
         double a = (double)s->p[0][j] * s->per_sum[0];
         if (M == 2)
             a -= s->lambda * ((double)s->p[1][j] * s->per_sum[1]);
-        w->diff[(t->head * S + row->position) * S + key + j] = (float)a;
+        w->diff[(head * S + row->position) * S + key + j] = (float)a;
     }
 }
 
@@ -99,47 +90,60 @@ static bool is_sampled(const AttnCall *c, const AttnTile *t, int64_t i)
     return c->row_shares && c->sample[t->row + i] >= 0;
 }
 
-/* Logits x of n keys, as in the first pass, to weights p; both 0 up to the strip's end. */
-static void weigh_keys(const AttnCall *c, float *p, float *x, int64_t n, int64_t row,
+/* Where map m of a head of the block lies among its rows. */
+static int64_t row_of(const AttnCall *c, int64_t head, int64_t m)
+{
+    return m == 0 ? head : c->n_signals;
+}
+
+/* Logits x, as in the first pass, to weights p; both are 0 before k.from and from k.end up
+ * to the end of the strip. */
+static void weigh_keys(const AttnCall *c, float *p, float *x, TileKeys k, int64_t row,
                        float top)
 {
     if (c->row_scale)
-        c->isa->quantize(x, n, c->row_scale[row], attn_code_limit(c->a->logit_bits));
-    c->isa->weights(p, x, n, top);
-    for (int64_t j = n; j < strip_length(n); j++)
+        c->isa->quantize(x, k.end, c->row_scale[row], attn_code_limit(c->a->logit_bits));
+    c->isa->weights(p, x, k.end, top);
+    for (int64_t j = 0; j < k.from; j++)
+        p[j] = x[j] = 0;
+    for (int64_t j = k.end; j < strip_length(k.end); j++)
         p[j] = x[j] = 0;
 }
 
+/* A query of the tile and the keys of all its maps; row [n_signals]. */
 static void row_keys(const AttnCall *c, const AttnTile *t, AttnScratch *s, ShareRow *row,
                      int64_t key)
 {
-    float p[2][TILE_KEYS];
-    int64_t n = i64_min(tile_allowed(t, row->i, key), TILE_KEYS);
+    TileKeys k = tile_keys(c, t, row->i, key);
+    int64_t first = k.from / SHARE_STRIDE * SHARE_STRIDE, n = k.end - first;
     bool sampled = is_sampled(c, t, row->i), shown = in_window(c, t, row->position);
-    if (n <= 0 || !(sampled || shown))
+    if (k.from >= k.end || !(sampled || shown))
         return;
-    for (int64_t m = 0; m < c->a->n_maps; m++) {
-        int64_t r = row->i * c->a->n_maps + m;
-        float *x = s->x + r * TILE_KEYS;
-        weigh_keys(c, p[m], x, n, call_row(c, t, row->i, m), s->softmax[r].top);
-        row->strip.p[m] = p[m];
-        row->strip.x[m] = x;
+    float *x = s->x + row->i * c->n_rows * TILE_KEYS + first;
+    for (int64_t r = 0; r < c->n_rows; r++)
+        weigh_keys(c, s->p + r * TILE_KEYS, x + r * TILE_KEYS, (TileKeys){k.from - first, n},
+                   call_row(c, t, row->i, r), s->softmax[row->i * c->n_rows + r].top);
+    for (int64_t j = 0; j < c->n_signals; j++) {
+        for (int64_t m = 0; m < c->a->n_maps; m++) {
+            row[j].strip.p[m] = s->p + row_of(c, j, m) * TILE_KEYS;
+            row[j].strip.x[m] = x + row_of(c, j, m) * TILE_KEYS;
+        }
+        if (sampled)
+            add_share(c, &row[j], key + first, n);
+        if (shown)
+            fill_window(c, t, &row[j], key + first, n);
     }
-    if (sampled)
-        add_share(c, row, key, n);
-    if (shown)
-        fill_window(c, t, row, key, n);
 }
 
 static void open_row(ShareRow *row, const AttnCall *c, const AttnTile *t,
-                     const AttnScratch *s, int64_t i)
+                     const AttnScratch *s, int64_t i, int64_t head)
 {
-    *row = (ShareRow){.i = i, .position = t->position + i};
+    *row = (ShareRow){.i = i, .position = t->position + i, .head = head};
     if (c->a->spans && c->a->spans[t->sequence].end <= row->position)
         row->span = c->a->spans[t->sequence];
-    row->strip.lambda = c->a->n_maps == 2 ? (double)c->a->lambda : 0;
+    row->strip.lambda = lambda_of(c, t, i, t->block * c->n_signals + head);
     for (int64_t m = 0; m < c->a->n_maps; m++) {
-        const SoftmaxRow *sm = &s->softmax[i * c->a->n_maps + m];
+        const SoftmaxRow *sm = &s->softmax[i * c->n_rows + row_of(c, head, m)];
         row->strip.per_sum[m] = 1 / sm->sum;
         row->strip.top_log[m] = (double)sm->top + log(sm->sum);
     }
@@ -151,10 +155,11 @@ static void close_row(ShareRow *row, const AttnCall *c, const AttnTile *t)
     ShareRecord *sh = &row->share;
     const ShareSums *sum = &row->sums;
     double lambda = row->strip.lambda, taken = lambda * sum->weight[1];
+    int64_t head = t->block * c->n_signals + row->head;
     for (int m = 0; m < 2; m++)
         sh->entropy[m] = sum->entropy[m];
     sh->rows = 1;
-    sh->weights = row->position + 1;
+    sh->weights = i64_min(row->position + 1, c->reach);
     sh->span_rows = row->span.end > row->span.first;
     sh->diff_first = sh->first[0] - lambda * sh->first[1];
     sh->diff_span = sh->span[0] - lambda * sh->span[1];
@@ -162,23 +167,22 @@ static void close_row(ShareRow *row, const AttnCall *c, const AttnTile *t)
     sh->negative = sum->negative;
     sh->cancelled = (sum->weight[0] + taken - sum->diff_abs) / 2;
     sh->row_sum_error = fabs(sum->weight[0] - taken - (1 - lambda));
-    c->row_shares[c->sample[t->row + row->i] * c->a->n_heads + t->head] = *sh;
+    c->row_shares[c->sample[t->row + row->i] * c->a->n_heads + head] = *sh;
 }
 
 static void walk_rows(const AttnCall *c, const AttnTile *t, AttnScratch *s, TileRows rows)
 {
-    ShareRow row[TILE_ROWS];
-    int64_t end = tile_allowed(t, rows.first + (rows.n - 1) * rows.step, 0);
-    for (int64_t i = 0; i < rows.n; i++)
-        open_row(&row[i], c, t, s, rows.first + i * rows.step);
-    for (int64_t key = 0; key < end; key += TILE_KEYS) {
+    int64_t n = c->n_signals, end = tile_allowed(t, rows.first + (rows.n - 1) * rows.step, 0);
+    for (int64_t i = 0; i < rows.n * n; i++)
+        open_row(&s->shares[i], c, t, s, rows.first + i / n * rows.step, i % n);
+    for (int64_t key = tile_first_key(c, t, rows.first); key < end; key += TILE_KEYS) {
         attn_logits(c, t, s, rows, key);
         for (int64_t i = 0; i < rows.n; i++)
-            row_keys(c, t, s, &row[i], key);
+            row_keys(c, t, s, &s->shares[i * n], key);
     }
-    for (int64_t i = 0; i < rows.n; i++)
-        if (is_sampled(c, t, row[i].i))
-            close_row(&row[i], c, t);
+    for (int64_t i = 0; i < rows.n * n; i++)
+        if (is_sampled(c, t, s->shares[i].i))
+            close_row(&s->shares[i], c, t);
 }
 
 /* From the first to the last sampled query of the tile; n <= 0: none. */

@@ -9,8 +9,9 @@ typedef struct {
     /* The next n values of a row. As moment_lanes_add, bit for bit; counts the
      * finite ones in hist[HIST_BINS] and raises column[0..n), bits of the
      * columns' largest finite magnitudes. Every strip of a row but its last
-     * has n % MOMENT_LANES == 0. Returns the bits of the strip's largest
-     * finite magnitude. */
+     * has n % MOMENT_LANES == 0. (Where an earlier one has not, the rest are summed
+     * in other lanes, the same for the same cuts.) Returns the bits of the strip's
+     * largest finite magnitude. */
     uint32_t (*strip)(MomentLanes *row, const float *x, int64_t n, uint32_t *hist,
                       uint32_t *column);
 } RecordIsa;

@@ -5,6 +5,7 @@
 #include "kernels/cpufeat.h"
 #include "tests/check.h"
 #include "tests/kernels/ref_attention.h"
+#include "tests/kernels/ref_shares.h"
 
 enum { H = 2, D = 24 };
 /* The second sequence begins at position 131 - 49 = 82 of its cache. */
@@ -13,89 +14,6 @@ static const CaseShape PLAIN = {H, 1, 1, D, 3, {140, 49, 5}, {140, 131, 5}};
 static const Span SPANS[3] = {{40, 90}, {82, 82}, {0, 3}};
 /* Ends just before a sampled row (47), and just after one (95). */
 static const Span EDGES[3] = {{0, 47}, {82, 96}, {0, 0}};
-
-static double entropy_of(const double *w, int64_t n)
-{
-    double sum = 0;
-    for (int64_t i = 0; i < n; i++)
-        sum -= w[i] > 0 ? w[i] * log(w[i]) : 0;
-    return sum;
-}
-
-static double mass(const double *w, Span s)
-{
-    double sum = 0;
-    for (int64_t i = s.first; i < s.end; i++)
-        sum += w[i];
-    return sum;
-}
-
-/* One sampled row of one head, its n weights in double. */
-static void add_row(ShareRecord *sh, const Case *c, const double *const *w, const double *diff,
-                    int64_t n, Span span)
-{
-    int64_t M = c->a.n_maps;
-    bool seen = span.end > span.first && span.end <= n - 1;
-    sh->rows++;
-    sh->weights += n;
-    sh->span_rows += seen;
-    for (int64_t m = 0; m < M; m++) {
-        sh->entropy[m] += entropy_of(w[m], n);
-        sh->first[m] += w[m][0];
-        sh->span[m] += seen ? mass(w[m], span) : 0;
-    }
-    sh->diff_first += diff[0];
-    sh->diff_span += seen ? mass(diff, span) : 0;
-    for (int64_t i = 0; i < n; i++) {
-        sh->diff_abs += fabs(diff[i]);
-        sh->diff_abs_first += i == 0 ? fabs(diff[i]) : 0;
-        sh->diff_abs_span += seen && i >= span.first && i < span.end ? fabs(diff[i]) : 0;
-        sh->negative += diff[i] < 0;
-        sh->cancelled += M == 2 ? fmin(w[0][i], (double)c->a.lambda * w[1][i]) : 0;
-    }
-}
-
-/* c->a.share_rows or every 16th position. */
-static Status ref_shares(ShareRecord *sh, const Case *c, const Span *spans)
-{
-    int64_t M = c->a.n_maps;
-    memset(sh, 0, H * sizeof *sh);
-    for (int64_t b = 0; b < c->shape.n_sequences; b++) {
-        RefMaps r;
-        Arena arena = {0};
-        TRY(ref_attention(&r, &arena, c, b));
-        for (int64_t h = 0; h < H; h++)
-            for (int64_t t = 0; t < r.T; t++) {
-                int64_t position = r.S - r.T + t;
-                const double *w[2] = {r.weights + ((h * M) * r.T + t) * r.S,
-                                      r.weights + ((h * M + M - 1) * r.T + t) * r.S};
-                const uint8_t *rows = c->a.share_rows;
-                if (rows ? rows[c->start[b] + t] : position % 16 == 15)
-                    add_row(&sh[h], c, w, r.diff + (h * r.T + t) * r.S, position + 1,
-                            spans ? spans[b] : (Span){0, 0});
-            }
-        arena_close(&arena);
-    }
-    return OK;
-}
-
-/* Sums over rows of weights known to a few ulp of f32. */
-static bool shares_close(const ShareRecord *a, const ShareRecord *ref)
-{
-    double tol = 2e-6 * (double)ref->rows;
-    bool close = a->rows == ref->rows && a->weights == ref->weights &&
-                 a->span_rows == ref->span_rows && a->negative == ref->negative;
-    for (int m = 0; m < 2; m++)
-        close = close && fabs(a->entropy[m] - ref->entropy[m]) <= 5 * tol &&
-                fabs(a->first[m] - ref->first[m]) <= tol &&
-                fabs(a->span[m] - ref->span[m]) <= tol;
-    return close && fabs(a->diff_first - ref->diff_first) <= tol &&
-           fabs(a->diff_span - ref->diff_span) <= tol &&
-           fabs(a->diff_abs - ref->diff_abs) <= tol &&
-           fabs(a->diff_abs_first - ref->diff_abs_first) <= tol &&
-           fabs(a->diff_abs_span - ref->diff_abs_span) <= tol &&
-           fabs(a->cancelled - ref->cancelled) <= tol && a->row_sum_error <= 2e-6;
-}
 
 static void check_shares(const CaseShape *shape, const Span *spans, int bits, LogitScale scale)
 {
@@ -112,7 +30,7 @@ static void check_shares(const CaseShape *shape, const Span *spans, int bits, Lo
     T_STATUS_OK(ref_shares(ref, &c, spans));
     T_OK(ref->rows == 8 + 3);
     for (int h = 0; h < H; h++)
-        T_OK(shares_close(&sh[h], &ref[h]));
+        T_OK(ref_shares_close(&sh[h], &ref[h]));
     arena_close(&c.arena);
 }
 
@@ -167,7 +85,7 @@ static void check_chosen(const CaseShape *shape, const Span *spans, int which, i
     T_STATUS_OK(ref_shares(ref, &c, spans));
     T_OK(ref->rows == n_rows);
     for (int h = 0; h < H; h++)
-        T_OK(shares_close(&sh[h], &ref[h]));
+        T_OK(ref_shares_close(&sh[h], &ref[h]));
     arena_close(&c.arena);
 }
 
@@ -201,7 +119,7 @@ TEST(shares_of_chosen_rows_beside_a_window)
     T_STATUS_OK(case_run(&c, 2));
     T_STATUS_OK(ref_shares(ref, &c, NULL));
     for (int h = 0; h < H; h++)
-        T_OK(shares_close(&sh[h], &ref[h]));
+        T_OK(ref_shares_close(&sh[h], &ref[h]));
     T_OK(memcmp(diff, alone, sizeof diff) == 0);
     arena_close(&c.arena);
 }

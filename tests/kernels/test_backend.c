@@ -131,6 +131,38 @@ TEST(attention_checks_heads_and_numbers)
     case_close(&c);
 }
 
+TEST(attention_checks_blocks_of_heads)
+{
+    Case c;
+    T_STATUS_OK(case_open(&c));
+    T_FAILS(WITH(&c, n_signals, 4), ERR_SHAPE,
+            "4 heads to a noise map, expected a divisor of the 2 heads of a group");
+    T_FAILS(WITH(&c, n_signals, -1), ERR_SHAPE, "-1 heads to a noise map");
+    T_FAILS(WITH(&c, n_signals, 2), ERR_SHAPE,
+            "q is F32 [5,64], expected F32 with 5 rows of 48");
+    T_FAILS(WITH(&c, shared_keys, true), ERR_SHAPE,
+            "k is F32 [5,32], expected F32 with 5 rows of 16");
+    T_FAILS(WITH(&c, value_dim, 8), ERR_SHAPE,
+            "v is F32 [5,32], expected F32 with 5 rows of 16");
+    T_FAILS(WITH(&c, value_dim, -1), ERR_SHAPE, "head_dim is 8, value_dim -1");
+    T_FAILS(WITH(&c, reach, -1), ERR_RANGE, "a reach of -1 keys");
+    T_STATUS_OK(WITH(&c, reach, 1));
+    c.a.lambda = NAN;
+    T_STATUS_OK(WITH(&c, lambda_rows, c.q.data));   // lambda is not looked at
+    c.q.shape[1] = 48;
+    c.v.shape[1] = 16;
+    c.out.shape[1] = 32;
+    c.k.shape[1] = 16;
+    c.a.lambda = 0.5f;
+    c.a.n_signals = 2;
+    c.a.value_dim = 8;
+    c.a.shared_keys = true;
+    T_STATUS_OK(attend(&c, c.a));
+    c.out.shape[1] = 64;
+    T_FAILS(attend(&c, c.a), ERR_SHAPE, "out is F32 [5,64], expected F32 with 5 rows of 32");
+    case_close(&c);
+}
+
 TEST(attention_checks_tensors)
 {
     Case c;
