@@ -107,15 +107,16 @@ const OptionRow settings_options[] = {
      "KL divergence from the unquantized model's predictions of the text, and how often the\n"
      "first choice stays"},
     {"needles", 0, GRID, OPT_TEXT, AT(needles), "N,R", 0, 0,
-     "hide N needles in the text and ask for R of them: accuracy and attention by depth"},
+     "hide N needles in the text and ask for R of them: a column of the table; attention by\n"
+     "depth, of the unquantized model"},
     {"needle-form", 0, GRID, OPT_CHOICE, AT(needle_form), "question|statement", 0, 0,
      "ask for the numbers (default), or let the text end where one must come, as the example\n"
      "pair was trained"},
     {"samples", 0, GRID, OPT_INT, AT(samples), "N", 1, 100000,
      "of --needles, at each depth (default 50)"},
     {"order", 0, GRID, OPT_TEXT, AT(order), "FILE", 0, 0,
-     "many-shot classification, JSON lines of text and label: does accuracy hang on the\n"
-     "order of the examples?"},
+     "many-shot classification, JSON lines of text and label, as a column of the table: does\n"
+     "accuracy hang on the order of the examples?"},
     {"orders", 0, GRID, OPT_INT, AT(orders), "N", 1, 1000,
      "orders tried (default 10)"},
     {"out", 'o', WRITE, OPT_TEXT, AT(out), "PATH", 0, 0,

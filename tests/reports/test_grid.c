@@ -388,6 +388,7 @@ TEST(other_settings_are_refused)
         snprintf(more, sizeof more, "%s --logit-bits 16 -o other --resume", OTHERS[i][0]);
         T_OK(fails(run(bare_grid(check_path(PAIR), more)), 2, OTHERS[i][1], OTHERS[i][2]));
     }
+    T_OK(run(bare_grid(check_path(PAIR), "--logit-bits 16 -o other"))->code == 0);   // anew
 }
 
 /* Killed again and again, then finished: the same bytes as in one go. */
