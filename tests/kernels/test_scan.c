@@ -132,7 +132,8 @@ TEST(scan_of_slow_states_does_not_stall)
     }
 }
 
-/* One time step of a state that starts at 1: y = exp(delta A) h with C = 1, B = D = 0. */
+/* One time step of a state that starts at 1 and its 2^-25: y = exp(delta A) h with C = 1,
+ * B = D = 0. */
 TEST(scan_exp_and_softplus_at_all_magnitudes)
 {
     static const float DT[] = {-110, -90, -40, -17, -16, -7, -1, -1e-6f, 0, 1e-6f, 1, 5,
@@ -152,14 +153,43 @@ TEST(scan_exp_and_softplus_at_all_magnitudes)
             ((float *)c.s.a.data)[e] = A[n];
             ((float *)c.s.d.data)[e] = 0;
             ((float *)state.data)[e] = 1;
+            ((float *)state.data)[E + e] = 0x1p-25f;
         }
         T_STATUS_OK(scan(&c, 0, 1, &state));
         for (int e = 0; e < E; e++) {
             double v = (double)DT[e], delta = v > 0 ? v + log1p(exp(-v)) : log1p(exp(v));
-            double x = delta * (double)A[n], want = exp(x);
+            double x = delta * (double)A[n], want = exp(x) * (1 + 0x1p-25);
             /* delta within 3 roundings; x rounds once more where nothing is fused */
             T_NEAR((double)((float *)c.y.data)[e], want,
                    want * (3e-7 * fabs(x) + 1.2e-7) + 2e-38);
+        }
+        case_close(&c);
+    }
+}
+
+/* delta = dt is exact there, and so is its product with A where a multiply-add is fused: a
+ * state that all but vanishes keeps its digits. */
+TEST(scan_exp_takes_the_product_unrounded)
+{
+    enum { E = 1000 };
+    REF_EACH_ISA(isa)
+    {
+        Case c;
+        T_STATUS_OK(case_open(&c, 1, E, 1, 1));
+        Tensor state = ref_empty(&c.arena, 2, E);
+        memset(state.data, 0, tensor_bytes(&state));
+        memcpy(c.bc.data, (float[]){0, 1}, 8);
+        for (int e = 0; e < E; e++) {
+            ((float *)c.dt.data)[e] = 31.7f;
+            ((float *)c.s.dt_bias.data)[e] = 0;
+            ((float *)c.s.a.data)[e] = -0.3f - 0.0024f * (float)e;
+            ((float *)state.data)[e] = 1;
+        }
+        T_STATUS_OK(scan(&c, 0, 1, &state));
+        for (int e = 0; e < E; e++) {
+            double x = (double)31.7f * (double)((float *)c.s.a.data)[e], want = exp(x);
+            double rounding = isa == CPU_PLAIN ? 2 + fabs(x) : 2;
+            T_NEAR((double)((float *)state.data)[e], want, want * rounding * 0x1p-24);
         }
         case_close(&c);
     }
