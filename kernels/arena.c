@@ -9,6 +9,10 @@
 
 #include "kernels/size.h"
 
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#endif
+
 enum { ALIGN = 64, BLOCK_BYTES = 1 << 20, HUGE_PAGE = 2 << 20 };
 
 struct ArenaBlock {
@@ -36,6 +40,25 @@ static int must_fail(void)
     return failing;
 }
 
+/* Under the address sanitizer a spare block must not be touched, as if it were freed. */
+static void poison(ArenaBlock *b)
+{
+#ifdef __SANITIZE_ADDRESS__
+    __asan_poison_memory_region((char *)b + ALIGN, b->capacity);
+#else
+    (void)b;
+#endif
+}
+
+static void unpoison(ArenaBlock *b)
+{
+#ifdef __SANITIZE_ADDRESS__
+    __asan_unpoison_memory_region((char *)b + ALIGN, b->capacity);
+#else
+    (void)b;
+#endif
+}
+
 /* Memory of a block. Large ones come and go with each layer: in pages of 4 KiB the system
  * would take longer to hand them out than it takes to fill them. */
 static void *block_memory(size_t bytes)
@@ -49,13 +72,69 @@ static void *block_memory(size_t bytes)
     return p;
 }
 
+/* --- blocks that wait --- */
+
+static bool is_large(size_t capacity)
+{
+    return ALIGN + capacity >= 2 * HUGE_PAGE;
+}
+
+/* The smallest that fits, out of the list. */
+static ArenaBlock *take_spare(Arena *a, size_t capacity)
+{
+    ArenaBlock **best = NULL;
+    for (ArenaBlock **b = &a->spare; *b; b = &(*b)->below)
+        if ((*b)->capacity >= capacity && (!best || (*b)->capacity < (*best)->capacity))
+            best = b;
+    if (!best)
+        return NULL;
+    ArenaBlock *b = *best;
+    *best = b->below;
+    unpoison(b);
+    return b;
+}
+
+static void free_spares(Arena *a)
+{
+    while (a->spare) {
+        ArenaBlock *b = a->spare;
+        a->spare = b->below;
+        unpoison(b);
+        free(b);
+    }
+}
+
+static void give_back(Arena *a, ArenaBlock *b)
+{
+    if (!a->keep || !is_large(b->capacity)) {
+        free(b);
+        return;
+    }
+    b->below = a->spare;
+    a->spare = b;
+    poison(b);
+}
+
+/* Where no spare fits they all go first: what is held stays near the most that was used. */
+static ArenaBlock *new_block(Arena *a, size_t capacity)
+{
+    ArenaBlock *b = is_large(capacity) ? take_spare(a, capacity) : NULL;
+    if (b)
+        return b;
+    if (is_large(capacity))
+        free_spares(a);
+    b = block_memory(ALIGN + capacity);
+    if (b)
+        b->capacity = capacity;
+    return b;
+}
+
 static ArenaBlock *push_block(Arena *a, size_t capacity)
 {
-    ArenaBlock *b = block_memory(ALIGN + capacity);
+    ArenaBlock *b = new_block(a, capacity);
     if (!b)
         return NULL;
     b->below = a->top;
-    b->capacity = capacity;
     b->used = 0;
     a->top = b;
     return b;
@@ -125,7 +204,7 @@ void arena_rewind(Arena *a, ArenaMark mark)
         ArenaBlock *b = a->top;
         CHECK(b);  // the mark is of this arena and not yet rewound past
         a->top = b->below;
-        free(b);
+        give_back(a, b);
     }
     if (a->top)
         a->top->used = mark.top_used;
@@ -135,5 +214,6 @@ void arena_rewind(Arena *a, ArenaMark mark)
 void arena_close(Arena *a)
 {
     arena_rewind(a, (ArenaMark){0});
-    *a = (Arena){0};
+    free_spares(a);
+    *a = (Arena){.keep = a->keep};
 }

@@ -4,6 +4,7 @@
 #ifndef DQ_ARENA_H
 #define DQ_ARENA_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -15,6 +16,10 @@ typedef struct {
     ArenaBlock *top;   // newest block, linked to the older ones
     size_t      used;  // bytes handed out
     size_t      peak;  // most bytes ever handed out
+    ArenaBlock *spare; // large blocks that were given back
+    bool        keep;  // set by the owner: they wait here for the next use of their size. For
+                       //   work that takes the same again and again: fresh pages cost more
+                       //   than some of it. Until arena_close, or until none of them fits
 } Arena;
 
 typedef struct {

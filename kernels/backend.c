@@ -37,6 +37,7 @@ Status backend_open(Backend *be, const char *name, int n_threads)
         FAIL(ERR_RANGE, "%d threads, expected 0 (all cores) or more", n_threads);
     be->n_threads = n_threads ? n_threads : omp_get_num_procs();
     Status s = open_device(be, name);
+    be->arena.keep = true;  // every pass takes what the one before it took
     if (s != OK)
         backend_close(be);
     return s;

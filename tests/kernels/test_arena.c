@@ -60,6 +60,38 @@ TEST(arena_rewinds_over_many_blocks)
     arena_close(&a);
 }
 
+TEST(arena_that_keeps_gives_the_same_blocks_again)
+{
+    enum { MIB = 1 << 20 };
+    Arena     a = {.keep = true};
+    ArenaMark mark = arena_mark(&a);
+    char     *p = arena_raw(&a, 16 * MIB, 1), *q = arena_raw(&a, 8 * MIB, 1);
+    size_t    peak = a.peak;
+    T_OK(p && q);
+    memset(p, 0xff, 16 * MIB);
+    memset(q, 0xff, 8 * MIB);
+    for (int i = 0; i < 3; i++) {
+        arena_rewind(&a, mark);
+        T_OK(a.used == 0 && a.spare);
+        char *less = arena_alloc(&a, 7 * MIB, 1), *same = arena_alloc(&a, 16 * MIB, 1);
+        T_OK(less == q && same == p && !a.spare && a.peak == peak);
+        T_OK(is_zero(less, 7 * MIB) && is_zero(same, 16 * MIB));
+        memset(less, 0xff, 7 * MIB);
+    }
+    arena_rewind(&a, mark);
+    T_OK(arena_raw(&a, 1 * MIB, 1) && a.spare);   // small blocks leave large ones alone
+    T_OK(arena_raw(&a, 17 * MIB, 1) && !a.spare);  // none fits: all go
+    arena_rewind(&a, mark);
+    T_OK(a.spare);
+    arena_close(&a);
+    T_OK(!a.spare && !a.top && a.keep);
+    a.keep = false;
+    T_OK(arena_raw(&a, 8 * MIB, 1));
+    arena_rewind(&a, (ArenaMark){0});
+    T_OK(!a.spare);
+    arena_close(&a);
+}
+
 TEST(arena_of_nothing_is_not_null)
 {
     Arena a = {0};
