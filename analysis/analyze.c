@@ -56,13 +56,15 @@ static Status add_perplexity(SeriesSet *set, const Perplexity *p)
 
 /* Attention on the answers, from episodes: these records have only that in
  * common with the text's, so the rest of them is left behind. */
-static Status measure_spans(Probe *into, Arena *a, Scorer *sc, const Retrieval *r)
+static Status measure_spans(Probe *into, Arena *a, Scorer *sc, const AnalyzeOptions *o)
 {
+    const Retrieval   *r = o->marked;
     const ModelConfig *c = &sc->model->config;
     Probe    probe = {0};
-    uint8_t *correct;
+    uint8_t *correct = o->marked_correct;
     ARENA_NEW(probe.shares, a, c->n_layers * c->n_heads);
-    ARENA_NEW(correct, a, r->n);
+    if (!correct)
+        ARENA_NEW(correct, a, r->n);
     sc->probe = &probe;
     sc->what = "attention to answers";
     TRY(retrieval_run(r, sc, correct));
@@ -193,14 +195,14 @@ static Status run(SeriesSet *set, Perplexity *p, Arena *a, Scorer *sc, Tokenizer
         sc->probe = &probe;
     }
     sc->what = o->record ? "recording" : "scoring";
-    TRY(perplexity_run(p, sc, w));
+    TRY(perplexity_run_windows(p, set->arena, sc, w));
     TRY(add_perplexity(set, p));
     if (o->maps_layer != MAPS_NONE)
         TRY(add_maps(set, a, sc, t, w, o));
     if (!o->record)
         return OK;
     if (o->marked)
-        TRY(measure_spans(&probe, a, sc, o->marked));
+        TRY(measure_spans(&probe, a, sc, o));
     return probe_series(&probe, sc->model, set);
 }
 

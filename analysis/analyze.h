@@ -22,6 +22,7 @@ typedef struct {
     /* Marked episodes: attention/span is measured on these, everything else on
      * the text. NULL: attention/span has no rows. */
     const Retrieval *marked;
+    uint8_t         *marked_correct;  // [marked->n] out: which were answered right; or NULL
     const Progress  *progress;      // or NULL
 } AnalyzeOptions;
 
@@ -29,8 +30,9 @@ enum { ANALYZE_MAPS = 64 };
 
 /* Adds the attributes of the model and the run, the probe's figures, the maps,
  * and (the pass scores as well) attributes nll and perplexity. All that the set
- * keeps lies in its own arena: model and windows may go. t may be NULL: labels
- * of the maps are then numbers. ERR_RANGE for a layer that is not there. */
+ * keeps lies in its own arena, as does p->window_nll: model and windows may go. t
+ * may be NULL: labels of the maps are then numbers. ERR_RANGE for a layer that is
+ * not there. */
 MUST_USE Status analyze_run(SeriesSet *set, Perplexity *p, Model *m, Tokenizer *t,
                             const Windows *w, const AnalyzeOptions *o);
 

@@ -69,6 +69,7 @@ typedef struct {
     StudyCell     *cells;         // [n_weights, n_bits]
     Reference      reference;     // that the divergence is measured from, if it was needed yet
     const uint8_t **given;        // [n_sources] of the unquantized cell: study_give, or NULL
+    const Perplexity *given_text; // study_give_text, or NULL
     int64_t        cell_tokens;   // that a cell runs over
     int64_t        done, total;   // tokens, for progress
 } Study;
@@ -97,6 +98,8 @@ MUST_USE Status study_weights(Study *s, int64_t i, Model *m, Model *reference);
 /* Right and wrong of all items of a source in the unquantized cell, from a run that measured
  * more: they are not asked again. Copied; nothing where that cell is none of the study's. */
 MUST_USE Status study_give(Study *s, int64_t source, const uint8_t *correct);
+/* The same with its perplexity of o.text; window_nll is copied too. */
+MUST_USE Status study_give_text(Study *s, const Perplexity *p);
 
 /* --- study_store.c: finished cells in o.folder, one file each --- */
 

@@ -29,10 +29,30 @@ Status study_give(Study *s, int64_t source, const uint8_t *correct)
     return OK;
 }
 
+Status study_give_text(Study *s, const Perplexity *p)
+{
+    Perplexity *copy;
+    CHECK(s->o.text && p->n_windows == s->o.text->seq.n && p->window_nll);
+    ARENA_NEW(copy, s->arena, 1);
+    *copy = *p;
+    ARENA_NEW(copy->window_nll, s->arena, p->n_windows);
+    memcpy(copy->window_nll, p->window_nll, (size_t)p->n_windows * sizeof *p->window_nll);
+    s->given_text = copy;
+    return OK;
+}
+
 static bool is_exact(const Study *s, const StudyCell *c)
 {
     int64_t exact = study_exact(s);
     return exact >= 0 && c == study_cell(s, 0, exact);
+}
+
+/* Tokens that need not be run over again. */
+static Status skip(Scorer *sc, int64_t n_tokens)
+{
+    sc->done += n_tokens;
+    progress_step(sc->progress, sc->done, sc->total, sc->what);
+    return OK;
 }
 
 static Status run_file(const Study *s, StudyCell *c, Scorer *sc, int64_t f)
@@ -41,9 +61,7 @@ static Status run_file(const Study *s, StudyCell *c, Scorer *sc, int64_t f)
     if (!s->given[f] || !is_exact(s, c))
         return retrieval_run(r, sc, c->correct[f]);
     memcpy(c->correct[f], s->given[f], (size_t)r->n);
-    sc->done += r->seq.start[r->n];
-    progress_step(sc->progress, sc->done, sc->total, sc->what);
-    return OK;
+    return skip(sc, r->seq.start[r->n]);
 }
 
 static Status run_tasks(const Study *s, StudyCell *c, Scorer *sc)
@@ -78,11 +96,16 @@ static Status open_reference(Study *s, Model *m)
                           room > KEPT_BYTES ? room : KEPT_BYTES);
 }
 
-static Status run_text(Study *s, StudyCell *c, Scorer *sc, bool quantized)
+static Status run_text(Study *s, StudyCell *c, Scorer *sc)
 {
+    bool exact = is_exact(s, c);
+    if (exact && s->given_text) {
+        c->text = *s->given_text;
+        return skip(sc, s->o.text->n_tokens);
+    }
     if (!s->o.divergence)
         return perplexity_run_windows(&c->text, s->arena, sc, s->o.text);
-    if (!quantized)
+    if (exact)
         return reference_run(&s->reference, &c->text, s->arena, sc);
     return divergence_run(&c->divergence, &c->text, s->arena, sc, &s->reference);
 }
@@ -106,7 +129,7 @@ static Status run_cell(Study *s, int64_t weights, int64_t bits, Model *m)
     if (!sc.what)
         FAIL(ERR_MEMORY, "out of memory for a study");
     if (s->o.text)
-        TRY(run_text(s, c, &sc, weights > 0 || quant.bits != STUDY_EXACT_BITS));
+        TRY(run_text(s, c, &sc));
     TRY(run_tasks(s, c, &sc));
     c->done = true;
     return s->o.folder ? study_save(s, weights, bits) : OK;

@@ -84,9 +84,12 @@ TEST(recording_changes_no_score)
     T_STATUS_OK(bench_open(&b, "diff_gqa"));
     Perplexity plain;
     Scorer     sc = {.model = &b.m.model, .quant = {.bits = 16}};
-    T_STATUS_OK(perplexity_run(&plain, &sc, &b.w));
+    T_STATUS_OK(perplexity_run_windows(&plain, &b.arena, &sc, &b.w));
     T_STATUS_OK(run(&b, &ALL));
     T_NEAR(b.p.nll, plain.nll, 0);
+    size_t bytes = (size_t)plain.n_windows * sizeof(double);
+    T_OK(b.p.n_windows == plain.n_windows && plain.n_windows > 1);
+    T_OK(memcmp(b.p.window_nll, plain.window_nll, bytes) == 0);
     T_NEAR(series_attr(&b.set, "nll")->real, plain.nll, 0);
     T_NEAR(series_attr(&b.set, "perplexity")->real, exp(plain.nll), 1e-12 * exp(plain.nll));
     T_OK(series_attr(&b.set, "predictions")->integer == b.w.n_scored);
@@ -214,8 +217,13 @@ TEST(spans_come_from_episodes_and_the_rest_from_the_text)
     T_STATUS_OK(bench_open(&two, "diff_gqa"));
     AnalyzeOptions o = ALL;
     T_STATUS_OK(run(&one, &o));
+    uint8_t found[2], correct[2] = {7, 7};
+    Scorer  sc = {.model = &two.m.model, .quant = o.quant};
+    T_STATUS_OK(retrieval_run(&two.marked, &sc, found));
     o.marked = &two.marked;
+    o.marked_correct = correct;
     T_STATUS_OK(run(&two, &o));
+    T_OK(memcmp(correct, found, sizeof found) == 0);
     for (size_t i = 0; i < sizeof SAME / sizeof SAME[0]; i++) {
         const Series *a = series_find(&one.set, SAME[i]), *b = series_find(&two.set, SAME[i]);
         T_OK(a && b && series_count(a) == series_count(b));
