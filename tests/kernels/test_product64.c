@@ -56,6 +56,26 @@ TEST(product64_agrees_with_long_double)
     }
 }
 
+/* To the bit: one chain over k, each step rounded once where there is a fused multiply-add,
+ * so that AVX2 and AVX-512 give the same factors of the same matrix. */
+TEST(product64_is_one_chain)
+{
+    REF_EACH_ISA(isa)
+    {
+        fill(31 + (uint64_t)isa);
+        product64_subtract(out, LDC, a, LDA, M, b, K);
+        for (int i = 0; i < M; i++)
+            for (int j = 0; j < COLS; j++) {
+                double want = start[i * LDC + j];
+                for (int p = 0; p < K; p++) {
+                    double x = a[i * LDA + p], y = b[p * COLS + j];
+                    want = isa == CPU_PLAIN ? want - x * y : fma(-x, y, want);
+                }
+                T_NEAR(out[i * LDC + j], want, 0);
+            }
+    }
+}
+
 TEST(product64_rows_may_be_cut_anywhere)
 {
     static double whole[M * LDC];

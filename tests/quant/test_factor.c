@@ -148,6 +148,63 @@ TEST(factor_refuses_what_has_none)
     arena_close(&a);
 }
 
+/* Column 0 less what column K - 1 says of it is `left` of its diagonal; all others are
+ * units. */
+static double *nearly_a_sum(Arena *a, int64_t K, double left)
+{
+    int64_t stride = factor_stride(K);
+    double *h = arena_alloc(a, K, (size_t)stride * sizeof *h);
+    for (int64_t i = 0; i < K; i++)
+        h[i * stride + i] = 1;
+    h[K - 1] = 1;
+    h[(K - 1) * stride + K - 1] = 1 + left;
+    return h;
+}
+
+/* Lost is what K roundings may be, not less and not a million times more. */
+TEST(factor_refuses_where_rounding_begins)
+{
+    static const int64_t ROWS[] = {2, 16, 200};
+    for (int i = 0; i < 3; i++) {
+        Arena   a = {0};
+        int64_t K = ROWS[i];
+        double *h = nearly_a_sum(&a, K, 0.5 * (double)K * DBL_EPSILON);
+        T_FAILS(factor_inverse(h, K, &a, 1), ERR_RANGE, "definite: 0 is, within rounding");
+        h = nearly_a_sum(&a, K, 4 * (double)K * DBL_EPSILON);
+        T_STATUS_OK(factor_inverse(h, K, &a, 1));
+        h = nearly_a_sum(&a, K, 1e-8);
+        T_STATUS_OK(factor_inverse(h, K, &a, 1));
+        /* 1 - 1 / (1 + 1e-8) is off by DBL_EPSILON: 2e-8 of it, half of that in its root */
+        T_NEAR(h[0], 1 / sqrt(1e-8 / (1 + 1e-8)), 2e4 * 1e-8);
+        arena_close(&a);
+    }
+}
+
+/* A pivot is judged by its own diagonal, in every block. */
+TEST(factor_takes_columns_of_all_sizes)
+{
+    enum { K = 200 };
+    Arena   a = {0};
+    int64_t stride = factor_stride(K);
+    double *h = arena_alloc(&a, K, (size_t)stride * sizeof *h);
+    for (int64_t i = 0; i < K; i++)
+        h[i * stride + i] = i < 96 ? 1 : i < 192 ? 1e-20 : 1e20;
+    T_STATUS_OK(factor_inverse(h, K, &a, 2));
+    for (int64_t i = 0; i < K; i++) {
+        double want = i < 96 ? 1 : i < 192 ? 1e10 : 1e-10;
+        T_NEAR(h[i * stride + i], want, 1e-15 * want);
+    }
+    arena_close(&a);
+}
+
+TEST(factor_strides_spread_over_the_cache)
+{
+    for (int64_t K = 1; K < 700; K++) {
+        int64_t stride = factor_stride(K);
+        T_OK(stride >= K && stride < K + 32 && stride % 16 == 0 && stride % 128 != 0);
+    }
+}
+
 TEST(factor_bits_do_not_depend_on_threads)
 {
     Arena   a = {0};
