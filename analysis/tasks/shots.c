@@ -6,6 +6,7 @@
 #include "analysis/random.h"
 #include "analysis/tasks/shots_pieces.h"
 #include "analysis/tasks/shots_read.h"
+#include "analysis/tasks/task_name.h"
 #include "kernels/size.h"
 
 enum { MOST_PERMUTATIONS = 10000 };
@@ -125,10 +126,9 @@ static Status permute(int64_t *out, int64_t *any, const Draw *t, int64_t p)
 
 static Status keep_names(Shots *out, Arena *a)
 {
-    const char *slash = strrchr(out->path, '/'), *stem = slash ? slash + 1 : out->path;
-    const char *dot = strrchr(stem, '.');
-    int         n = (int)(dot && dot > stem ? (size_t)(dot - stem) : strlen(stem));
-    out->name = arena_printf(a, "%.*s orders", n, stem);
+    const char *stem = task_name(a, out->path);
+    if (stem)
+        out->name = arena_printf(a, "%s orders", stem);
     out->path = arena_text(a, out->path, strlen(out->path));
     return out->name && out->path ? OK : STATUS(ERR_MEMORY, "out of memory for a name");
 }

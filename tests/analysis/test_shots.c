@@ -260,6 +260,19 @@ TEST(figures_are_those_of_the_permutations)
     bench_close(&b);
 }
 
+/* Names stand in lists with commas between them. */
+TEST(names_have_no_comma)
+{
+    Bench       b;
+    Shots       s;
+    ShotOptions o = options();
+    T_STATUS_OK(bench_open(&b));
+    T_STATUS_OK(shots_load(&s, &b.arena, b.t, tiny_file("a,b.c.jsonl", examples()), &o));
+    T_TEXT(s.name, "a_b.c orders");
+    T_OK(strstr(s.path, "/a,b.c.jsonl"));
+    bench_close(&b);
+}
+
 /* Three cells, the second not run. */
 TEST(series_tell_the_spread)
 {

@@ -277,6 +277,8 @@ TEST(needles_of_a_record_are_those_of_a_cell)
     T_OK(series_find_dims(&set, "needles/n1_r1/correct", "depth,sample")->shape[1] == 1);
     T_STATUS_OK(needles_correct(&correct, &b.arena, &b.needles, &set));
     T_OK(memcmp(score.correct, correct, EPISODES) == 0 && correct[1] == 1 && correct[2] == 0);
+    b.needles.n++;   // other episodes than those
+    T_FAILS(needles_correct(&correct, &b.arena, &b.needles, &set), ERR_FORMAT, "6 episodes");
     bench_close(&b);
 }
 
