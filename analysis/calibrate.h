@@ -24,9 +24,12 @@ typedef struct {
     int64_t          batch_tokens;  // 0: SCORE_BATCH_TOKENS
     float           *hidden;    // [start[n], C] host: input of the layer to come
     bool             attended;  // or what its attention has been added to
+    float           *memory;    // [start[n], E] of the last scan, where later layers read it
+    float           *keys, *values;   // [start[n], ...] of the layer whose keys others read
 } Calibration;
 
-/* hidden = embeddings of the text. progress and batch_tokens are 0: set them after. */
+/* hidden = embeddings of the text, ERR_RANGE where a sequence is longer than the positions
+ * that the model has learned. progress and batch_tokens are 0: set them after. */
 MUST_USE Status calibration_open(Calibration *c, Arena *a, Model *m, const Sequences *text);
 
 /* Runs layer `layer` of the model (which layers_place has put there, as far as the
@@ -39,12 +42,13 @@ MUST_USE Status calibration_inputs(InputStats *out, Arena *a, Calibration *c, in
 /* Attention of the layer is as it will be, o too: hidden becomes what it has been added
  * to. From there on the layer is run for TAP_MLP_IN, TAP_DOWN_IN and calibration_advance,
  * to the same bits; taps before can be asked for no more. Needs not be called: it saves
- * attention from being run for each of them. */
+ * attention from being run for each of them. Nothing happens where the halves of a layer are
+ * parallel. */
 MUST_USE Status calibration_attend(Calibration *c, int64_t layer);
 /* Runs the whole layer, or the rest of it: hidden becomes its output. */
 MUST_USE Status calibration_advance(Calibration *c, int64_t layer);
 
-/* The tap that feeds a matrix. */
+/* The tap that feeds a matrix; TAP_HIDDEN where none does (Mamba's inner matrices). */
 Tap tap_of_weight(WeightKind kind);
 
 /* ||x (w - v)^T||^2 over all rows of the text, from the gram: sum over rows of

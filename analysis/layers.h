@@ -7,8 +7,9 @@
 #include "analysis/model.h"
 
 typedef struct {
-    const char *name;        // "model.layers.0.self_attn.q_proj.weight"
+    const char *name;        // "model.layers.0.self_attn.q_proj.weight"; NULL: there is none
     int64_t     n, k;
+    bool        transposed;  // in the file; w is not
     float      *w;           // [N,K]
     const char *bias_name;   // NULL: it has none
     float      *bias;        // [N] or NULL
@@ -17,8 +18,10 @@ typedef struct {
 typedef struct {
     int64_t     number;
     LayerMatrix at[N_WEIGHTS];
-    const char *norm_name[2];  // before attention, before the MLP
-    float      *norm[2];       // [C]
+    const char *norm_name[2];       // of attention, of the MLP; NULL: of no weights, or the
+    float      *norm[2];            //   second is the first. [C]
+    const char *norm_bias_name[2];  // of LayerNorms
+    float      *norm_bias[2];       // [C] or NULL
 } LayerWeights;
 
 typedef struct LayerSource LayerSource;
@@ -44,7 +47,7 @@ MUST_USE Status layers_read_tensor(float *out, Layers *l, const ModelTensor *t);
 /* Its rows first .. first + n only; plain tensors of two dims. */
 MUST_USE Status layers_read_rows(float *out, Layers *l, const ModelTensor *t, int64_t first,
                                  int64_t n);
-/* The embedding, the final norm; the head, NULL where it is tied. */
+/* The embedding, the final norm (NULL: none); the head, NULL where it is tied. */
 const ModelTensor *layers_embed(const Layers *l);
 const ModelTensor *layers_norm(const Layers *l);
 const ModelTensor *layers_head(const Layers *l);

@@ -4,56 +4,33 @@
 #ifndef DQ_MODEL_H
 #define DQ_MODEL_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "analysis/modelconfig.h"
 
-#include "kernels/backend.h"
-
-typedef enum { ROPE_DEFAULT, ROPE_LINEAR, ROPE_DYNAMIC, ROPE_YARN, ROPE_LLAMA3,
-               ROPE_LONGROPE, N_ROPES } RopeKind;
-
-/* architectures.md 8.1; fields a kind does not use are 0. */
-typedef struct {
-    RopeKind kind;
-    double   theta;
-    double   factor;
-    double   attention_factor;        // 0: not given
-    double   beta_fast, beta_slow;    // yarn
-    double   low_freq_factor, high_freq_factor;   // llama3
-    int64_t  original_max_positions;  // 0: not given
-    bool     truncate;                // yarn: floor and ceil of the ramp's ends
-    double   mscale, mscale_all_dim;  // yarn: 0 not given
-    int64_t  dims;                    // rotary dims of a head, even
-    const double *short_factor, *long_factor;     // longrope, [dims/2]
-} Rope;
+/* The matrices of a block, in the order of the forward pass. A Layer has those before
+ * N_LINEARS; a checkpoint may hold several of them as one. */
+typedef enum {
+    W_Q, W_K, W_V, W_O, W_GATE, W_UP, W_DOWN,
+    W_SSM_U, W_SSM_Z,        // Mamba: [E,C] what is scanned, and its gate; memory unit: Z alone
+    W_SSM_RANK, W_SSM_BC,    // [R,E], [2N,E]
+    W_SSM_DT,                // [E,R]
+    W_LAMBDA,                // [H,C] lambda of each token, before the sigmoid
+    N_LINEARS,
+    W_QKV = N_LINEARS,       // q, k and v
+    W_GATE_UP,               // gate, then up
+    W_SSM_IN,                // U, then Z
+    W_SSM_X,                 // RANK, then BC
+    N_WEIGHTS
+} WeightKind;
 
 typedef struct {
-    int64_t    n_layers;
-    int64_t    hidden;        // C
-    int64_t    inter;         // F
-    int64_t    vocab;         // V
-    int64_t    n_heads;       // H output heads
-    int64_t    n_groups;      // G key-value groups; H % G == 0
-    int64_t    n_maps;        // M: 1 plain, 2 differential
-    int64_t    head_dim;      // d, of q and k; v is d * M wide
-    int64_t    max_positions;
-    double     norm_eps;
-    double     head_norm_eps; // < 0: no norm of the heads
-    Activation act;
-    bool       tied;
-    Rope       rope;
-    int32_t    bos, eos;      // -1: none
-    int64_t    n_stops;       // tokens that end a text; eos is the first of them
-    const int32_t *stops;     // [n_stops]
-} ModelConfig;
-
-/* Linear layers of a block in the order of the forward pass. */
-typedef enum { W_Q, W_K, W_V, W_O, W_GATE, W_UP, W_DOWN, N_WEIGHTS } WeightKind;
-
-typedef struct {
-    Tensor norm_attn, norm_mlp;   // [C]
-    Linear w[N_WEIGHTS];
+    Norm   norm_attn, norm_mlp;   // width C
+    Norm   q_norm, k_norm;        // of each head before RoPE, where the config says qk_norm
+    Linear w[N_LINEARS];          // packed NULL: the layer has none of it
+    Tensor head_norm;             // [dv] weights of the heads' norm; data NULL: 1
     float  lambda, lambda_init;   // differential only
+    float  poly[4];               // of PolyNorm
+    Tensor conv, conv_bias;       // Mamba: [E,J], [E]
+    Scan   scan;
 } Layer;
 
 typedef enum { ACTS_TOKEN, ACTS_TENSOR } ActScale;
@@ -89,7 +66,9 @@ typedef struct {
     Dtype       dtype;            // of the products: F32 or BF16
     ModelConfig config;
     Tensor      embed;            // [V,C] f32
-    Tensor      norm;             // [C]
+    Tensor      positions;        // [n_positions,C] f32, where they are learned
+    Norm        norm;             // before the head
+    bool        has_norm;
     Linear      head;             // [V,C]
     Layer      *layers;
     RunQuant    run;              // what the checkpoint asks a pass to round: inputs of W8A8
@@ -127,6 +106,7 @@ typedef struct {
     const Packed *packed;  // NULL: plain numbers. Else view has the matrix's shape [N,K], the
                            //   dtype it is meant to be decoded to, and no data
     bool          quantizable;
+    bool          transposed;  // stored as [inputs, outputs], as GPT-2 has its matrices
 } ModelTensor;
 
 /* Bytes it takes in its files, scales and zero points included. */

@@ -1,96 +1,48 @@
-/* arch.c - the rows. Facts: transformers' configuration_*.py and modeling_*.py. */
+/* arch.c - finds a row, and what all rows have in common. */
 #include "analysis/model/arch.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#define LAYER "model.layers.*."
-#define ATTN LAYER "self_attn."
-#define MLP LAYER "mlp."
-
-/* The last four are DiffLlama's own. */
-static const TensorRule LLAMA_RULES[] = {
-    {"model.embed_tokens.weight", ROLE_EMBED, WHEN_ALWAYS, DIM_VOCAB, DIM_HIDDEN},
-    {"model.norm.weight", ROLE_NORM, WHEN_ALWAYS, DIM_HIDDEN, DIM_NONE},
-    {"lm_head.weight", ROLE_HEAD, WHEN_UNTIED, DIM_VOCAB, DIM_HIDDEN},
-    {LAYER "input_layernorm.weight", ROLE_NORM_ATTN, WHEN_ALWAYS, DIM_HIDDEN, DIM_NONE},
-    {LAYER "post_attention_layernorm.weight", ROLE_NORM_MLP, WHEN_ALWAYS, DIM_HIDDEN, DIM_NONE},
-    {ATTN "q_proj.weight", ROLE_WEIGHT + W_Q, WHEN_ALWAYS, DIM_Q, DIM_HIDDEN},
-    {ATTN "k_proj.weight", ROLE_WEIGHT + W_K, WHEN_ALWAYS, DIM_KV, DIM_HIDDEN},
-    {ATTN "v_proj.weight", ROLE_WEIGHT + W_V, WHEN_ALWAYS, DIM_KV, DIM_HIDDEN},
-    {ATTN "o_proj.weight", ROLE_WEIGHT + W_O, WHEN_ALWAYS, DIM_HIDDEN, DIM_Q},
-    {MLP "gate_proj.weight", ROLE_WEIGHT + W_GATE, WHEN_ALWAYS, DIM_INTER, DIM_HIDDEN},
-    {MLP "up_proj.weight", ROLE_WEIGHT + W_UP, WHEN_ALWAYS, DIM_INTER, DIM_HIDDEN},
-    {MLP "down_proj.weight", ROLE_WEIGHT + W_DOWN, WHEN_ALWAYS, DIM_HIDDEN, DIM_INTER},
-    {ATTN "q_proj.bias", ROLE_BIAS + W_Q, WHEN_ATTENTION_BIAS, DIM_Q, DIM_NONE},
-    {ATTN "k_proj.bias", ROLE_BIAS + W_K, WHEN_ATTENTION_BIAS, DIM_KV, DIM_NONE},
-    {ATTN "v_proj.bias", ROLE_BIAS + W_V, WHEN_ATTENTION_BIAS, DIM_KV, DIM_NONE},
-    {ATTN "o_proj.bias", ROLE_BIAS + W_O, WHEN_ATTENTION_BIAS, DIM_HIDDEN, DIM_NONE},
-    {MLP "gate_proj.bias", ROLE_BIAS + W_GATE, WHEN_MLP_BIAS, DIM_INTER, DIM_NONE},
-    {MLP "up_proj.bias", ROLE_BIAS + W_UP, WHEN_MLP_BIAS, DIM_INTER, DIM_NONE},
-    {MLP "down_proj.bias", ROLE_BIAS + W_DOWN, WHEN_MLP_BIAS, DIM_HIDDEN, DIM_NONE},
-    {ATTN "lambda_q1", ROLE_LAMBDA_Q1, WHEN_ALWAYS, DIM_HEAD, DIM_NONE},
-    {ATTN "lambda_k1", ROLE_LAMBDA_K1, WHEN_ALWAYS, DIM_HEAD, DIM_NONE},
-    {ATTN "lambda_q2", ROLE_LAMBDA_Q2, WHEN_ALWAYS, DIM_HEAD, DIM_NONE},
-    {ATTN "lambda_k2", ROLE_LAMBDA_K2, WHEN_ALWAYS, DIM_HEAD, DIM_NONE},
+static const ArchFamily *const FAMILIES[] = {
+    &ARCH_LLAMA, &ARCH_STABLELM, &ARCH_NEOX,  &ARCH_GPT2,
+    &ARCH_OPT,   &ARCH_UNILM,    &ARCH_MOTIF, &ARCH_PHI4FLASH,
 };
+enum { N_FAMILIES = sizeof FAMILIES / sizeof *FAMILIES };
 
-enum { N_LLAMA_RULES = sizeof LLAMA_RULES / sizeof *LLAMA_RULES };
+static bool is_one_of(const char *name, const char *a, const char *b)
+{
+    return name && ((a && strcmp(name, a) == 0) || (b && strcmp(name, b) == 0));
+}
 
-static const Arch ARCHS[] = {
-    {
-        .architecture = "LlamaForCausalLM",
-        .model_type = "llama",
-        .pairing = PAIR_NONE,
-        .mlp_bias = true,
-        .defaults = {.max_position_embeddings = 2048,
-                     .rms_norm_eps = 1e-6,
-                     .hidden_act = "silu",
-                     .bos_token_id = 1,
-                     .eos_token_id = 2},
-        .rules = LLAMA_RULES,
-        .n_rules = N_LLAMA_RULES - 4,
-    },
-    {
-        .architecture = "DiffLlamaForCausalLM",
-        .model_type = "diffllama",
-        .pairing = PAIR_HALVES,
-        .head_norm = true,
-        .defaults = {.max_position_embeddings = 2048,
-                     .rms_norm_eps = 1e-5,
-                     .hidden_act = "silu",
-                     .bos_token_id = 1,
-                     .eos_token_id = 2},
-        .rules = LLAMA_RULES,
-        .n_rules = N_LLAMA_RULES,
-    },
-};
-
-enum { N_ARCHS = sizeof ARCHS / sizeof *ARCHS };
+bool arch_has_type(const Arch *a, const char *type)
+{
+    return is_one_of(type, a->model_type, a->old_type);
+}
 
 const Arch *arch_find(const char *architecture, const char *model_type)
 {
-    for (int i = 0; i < N_ARCHS; i++) {
-        const char *mine = architecture ? ARCHS[i].architecture : ARCHS[i].model_type;
-        const char *wanted = architecture ? architecture : model_type;
-        if (wanted && strcmp(wanted, mine) == 0)
-            return &ARCHS[i];
-    }
+    for (int f = 0; f < N_FAMILIES; f++)
+        for (const Arch *a = FAMILIES[f]->at; a < FAMILIES[f]->at + FAMILIES[f]->n; a++)
+            if (architecture ? is_one_of(architecture, a->architecture, a->old_architecture)
+                             : arch_has_type(a, model_type))
+                return a;
     return NULL;
 }
 
 const char *arch_names(char *text)
 {
     size_t at = 0;
-    for (int i = 0; i < N_ARCHS && at < ARCH_NAMES; i++)
-        at += (size_t)snprintf(text + at, ARCH_NAMES - at, "%s%s", i ? ", " : "",
-                               ARCHS[i].architecture);
+    for (int f = 0; f < N_FAMILIES; f++)
+        for (int i = 0; i < FAMILIES[f]->n && at < ARCH_NAMES; i++)
+            at += (size_t)snprintf(text + at, ARCH_NAMES - at, "%s%s", at ? ", " : "",
+                                   FAMILIES[f]->at[i].architecture);
     return text;
 }
 
 bool arch_quantizable(TensorRole role)
 {
-    return role < ROLE_BIAS;
+    return role < ROLE_BIAS && role != ROLE_WEIGHT + W_LAMBDA;
 }
 
 bool arch_present(const TensorRule *rule, const ConfigKeys *k)
@@ -100,16 +52,59 @@ bool arch_present(const TensorRule *rule, const ConfigKeys *k)
         return !k->tie_word_embeddings;
     case WHEN_ATTENTION_BIAS:
         return k->attention_bias;
+    case WHEN_QKV_BIAS:
+        return k->qkv_bias;
     case WHEN_MLP_BIAS:
         return k->mlp_bias;
+    case WHEN_NORM_WEIGHT:
+        return k->norm_weight;
+    case WHEN_NORM_BIAS:
+        return k->norm_bias;
+    case WHEN_QK_NORM:
+        return k->qk_norm;
+    case WHEN_TWO_NORMS:
+        return !k->parallel;
+    case WHEN_TWO_NORM_BIASES:
+        return !k->parallel && k->norm_bias;
+    case WHEN_FINAL_NORM:
+        return k->final_norm && k->norm_weight;
+    case WHEN_FINAL_NORM_BIAS:
+        return k->final_norm && k->norm_bias;
+    case WHEN_PROJECTED:
+        return k->embed_dim != k->hidden_size;
     default:
         return true;
     }
 }
 
+const char *arch_reason(TensorWhen when)
+{
+    static const char *const REASONS[] = {
+        [WHEN_ALWAYS] = "such layer",
+        [WHEN_UNTIED] = "head of its own",
+        [WHEN_ATTENTION_BIAS] = "attention_bias",
+        [WHEN_QKV_BIAS] = "bias of q, k and v",
+        [WHEN_MLP_BIAS] = "mlp_bias",
+        [WHEN_NORM_WEIGHT] = "weights of norms",
+        [WHEN_NORM_BIAS] = "biases of norms",
+        [WHEN_QK_NORM] = "norms of q and k",
+        [WHEN_TWO_NORMS] = "second norm: use_parallel_residual is true",
+        [WHEN_TWO_NORM_BIASES] = "second norm: use_parallel_residual is true",
+        [WHEN_FINAL_NORM] = "norm after the last layer",
+        [WHEN_FINAL_NORM_BIAS] = "norm after the last layer",
+        [WHEN_PROJECTED] = "embedding of another width",
+    };
+    return REASONS[when];
+}
+
+static bool ends_with(const char *name, const char *end)
+{
+    size_t n = strlen(name), m = strlen(end);
+    return n >= m && strcmp(name + n - m, end) == 0;
+}
+
 bool arch_ignores(const char *name)
 {
-    static const char END[] = "rotary_emb.inv_freq";
-    size_t            n = strlen(name), end = sizeof END - 1;
-    return n >= end && strcmp(name + n - end, END) == 0;
+    return ends_with(name, "rotary_emb.inv_freq") || ends_with(name, ".attention.bias") ||
+           ends_with(name, ".attn.bias") || ends_with(name, ".masked_bias");
 }

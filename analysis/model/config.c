@@ -7,28 +7,6 @@
 #include "analysis/model/keys.h"
 #include "kernels/filemap.h"
 
-/* Upper ends: beyond any model, yet no product of three overflows int64. */
-#define INT(key, required, min, max) \
-    {#key, KEY_INT, required, offsetof(ConfigKeys, key), min, max}
-#define FLAG(key) {#key, KEY_BOOL, false, offsetof(ConfigKeys, key), 0, 0}
-
-static const Key KEYS[] = {
-    INT(vocab_size, true, 1, 1 << 24),
-    INT(hidden_size, true, 1, 1 << 20),
-    INT(intermediate_size, true, 1, 1 << 22),
-    INT(num_hidden_layers, true, 1, 1 << 14),
-    INT(num_attention_heads, true, 1, 1 << 14),
-    INT(num_key_value_heads, false, 1, 1 << 14),
-    INT(head_dim, false, 2, 1 << 14),
-    INT(max_position_embeddings, false, 1, 1 << 30),
-    INT(bos_token_id, false, -1, INT32_MAX),
-    {"rms_norm_eps", KEY_REAL, false, offsetof(ConfigKeys, rms_norm_eps), 0, 1},
-    {"hidden_act", KEY_TEXT, false, offsetof(ConfigKeys, hidden_act), 0, 0},
-    FLAG(tie_word_embeddings),
-    FLAG(attention_bias),
-    FLAG(mlp_bias),
-};
-
 /* --- which model --- */
 
 /* architectures[0], or NULL where the file has none. */
@@ -62,7 +40,7 @@ static Status find_arch(Config *c, const Json *root, const char *path)
              arch_names(names));
     /* The type names the code that was meant: "diff_llama" is other code that
      * also calls its class DiffLlamaForCausalLM. */
-    if (type && strcmp(type, c->arch->model_type) != 0)
+    if (type && !arch_has_type(c->arch, type))
         FAIL(ERR_UNSUPPORTED, "%s: model_type is \"%.80s\", expected \"%s\" with %s", path,
              type, c->arch->model_type, c->arch->architecture);
     return OK;
@@ -75,13 +53,19 @@ static Status check_heads(ConfigKeys *k, const Arch *arch, const char *path)
     int64_t N = k->num_attention_heads;
     if (!k->num_key_value_heads)
         k->num_key_value_heads = N;
-    if (N % k->num_key_value_heads)
+    int64_t K = k->num_key_value_heads;
+    if (N % K && !k->num_noise_heads)
         FAIL(ERR_SHAPE, "%s: num_attention_heads is %lld, expected a multiple of "
-             "num_key_value_heads, %lld", path, (long long)N,
-             (long long)k->num_key_value_heads);
-    if (arch->pairing == PAIR_HALVES && N % 2)
+             "num_key_value_heads, %lld", path, (long long)N, (long long)K);
+    if (arch->pairing != PAIR_NONE && N % 2)
         FAIL(ERR_SHAPE, "%s: num_attention_heads is %lld, expected an even number: heads of "
              "%s go in pairs", path, (long long)N, arch->architecture);
+    if (arch->pairing == PAIR_NEXT && K % 2)
+        FAIL(ERR_SHAPE, "%s: num_key_value_heads is %lld, expected an even number: heads of "
+             "%s go in pairs", path, (long long)K, arch->architecture);
+    if (arch->pairing == PAIR_SHARED && N % (2 * K))
+        FAIL(ERR_SHAPE, "%s: num_attention_heads is %lld, expected a multiple of twice "
+             "num_key_value_heads, %lld", path, (long long)N, (long long)K);
     if (!k->head_dim && k->hidden_size % N)
         FAIL(ERR_SHAPE, "%s: hidden_size is %lld, expected a multiple of num_attention_heads, "
              "%lld, where there is no head_dim", path, (long long)k->hidden_size, (long long)N);
@@ -99,12 +83,12 @@ static Status check_heads(ConfigKeys *k, const Arch *arch, const char *path)
 static int64_t count_groups(const ConfigKeys *k, HeadPairing pairing)
 {
     int64_t K = k->num_key_value_heads;
-    if (pairing == PAIR_NONE)
+    if (pairing == PAIR_NONE || pairing == PAIR_SHARED)
         return K;
     return K % 2 ? k->num_attention_heads / 2 : K / 2;
 }
 
-static Status read_activation(Activation *out, const char *name, const char *path)
+static Status find_activation(Activation *out, const char *name, const char *path)
 {
     static const struct {
         const char *name;
@@ -122,6 +106,15 @@ static Status read_activation(Activation *out, const char *name, const char *pat
         }
     FAIL(ERR_UNSUPPORTED, "%s: hidden_act is \"%.80s\", expected silu, gelu, gelu_new, "
          "gelu_pytorch_tanh, gelu_fast or relu", path, name);
+}
+
+/* PolyNorm is of the Motif models alone; they have tensors for it. */
+static Status read_activation(ModelConfig *m, const Config *c, const char *path)
+{
+    const char *name = c->keys.hidden_act;
+    m->poly = strcmp(c->arch->defaults.hidden_act, "poly_norm") == 0 &&
+              strcmp(name, "poly_norm") == 0;
+    return m->poly ? OK : find_activation(&m->act, name, path);
 }
 
 /* --- end tokens: one, a list, or none --- */
@@ -168,9 +161,52 @@ static Status read_keys(Config *c, const Json *root, const char *path)
     snprintf(where, sizeof where, "%s: ", path);
     TRY(find_arch(c, root, path));
     c->keys = c->arch->defaults;
-    TRY(keys_read(&c->keys, KEYS, sizeof KEYS / sizeof *KEYS, root, where));
-    c->keys.mlp_bias = c->keys.mlp_bias && c->arch->mlp_bias;
+    TRY(keys_read(&c->keys, c->arch->keys, c->arch->n_keys, root, where));
+    if (!c->keys.intermediate_size)
+        c->keys.intermediate_size = 4 * c->keys.hidden_size;   // GPT-2
+    if (!c->keys.embed_dim)
+        c->keys.embed_dim = c->keys.hidden_size;
     return check_heads(&c->keys, c->arch, path);
+}
+
+/* Every layer attends to all that is before it; the rows of the table know better. */
+static Status plain_layers(Config *c, Arena *a)
+{
+    ARENA_NEW(c->layers, a, c->model.n_layers);
+    for (int64_t i = 0; i < c->model.n_layers; i++)
+        c->layers[i].keys_of = i;
+    c->model.layers = c->layers;
+    return OK;
+}
+
+static ModelConfig sizes_of(const ConfigKeys *k, const Arch *arch)
+{
+    bool plain = arch->pairing == PAIR_NONE, shared = arch->pairing == PAIR_SHARED;
+    return (ModelConfig){
+        .n_layers = k->num_hidden_layers,
+        .hidden = k->hidden_size,
+        .inter = k->intermediate_size,
+        .vocab = k->vocab_size,
+        .n_maps = plain ? 1 : 2,
+        .n_heads = k->num_attention_heads / (plain ? 1 : 2),
+        .n_groups = count_groups(k, arch->pairing),
+        .n_signals = 1,
+        .shared_keys = shared,
+        .head_dim = k->head_dim,
+        .value_dim = plain || shared ? k->head_dim : 2 * k->head_dim,
+        .max_positions = k->max_position_embeddings,
+        .n_positions = k->learned_positions ? k->max_position_embeddings + k->first_position : 0,
+        .first_position = k->first_position,
+        .residual = k->parallel ? RESIDUAL_PARALLEL : RESIDUAL_PRE,
+        .norm_eps = k->norm_eps,
+        .centred = arch->layer_norm,
+        .qk_norm = k->qk_norm,
+        .head_norm_eps = -1,
+        .lambda_rows = shared,
+        .gated = !arch->plain_mlp,
+        .tied = k->tie_word_embeddings,
+        .bos = (int32_t)k->bos_token_id,
+    };
 }
 
 Status config_parse(Config *c, Arena *a, const char *path, const char *text, size_t n)
@@ -181,26 +217,13 @@ Status config_parse(Config *c, Arena *a, const char *path, const char *text, siz
     if (root->kind != JSON_OBJECT)
         FAIL(ERR_FORMAT, "%s: %s, expected an object", path, json_kind_name(root->kind));
     TRY(read_keys(c, root, path));
-    const ConfigKeys *k = &c->keys;
-    HeadPairing       pairing = c->arch->pairing;
-    c->model = (ModelConfig){
-        .n_layers = k->num_hidden_layers,
-        .hidden = k->hidden_size,
-        .inter = k->intermediate_size,
-        .vocab = k->vocab_size,
-        .n_maps = pairing == PAIR_NONE ? 1 : 2,
-        .n_heads = k->num_attention_heads / (pairing == PAIR_NONE ? 1 : 2),
-        .n_groups = count_groups(k, pairing),
-        .head_dim = k->head_dim,
-        .max_positions = k->max_position_embeddings,
-        .norm_eps = k->rms_norm_eps,
-        .head_norm_eps = c->arch->head_norm ? k->rms_norm_eps : -1,
-        .tied = k->tie_word_embeddings,
-        .bos = (int32_t)k->bos_token_id,
-    };
-    TRY(read_activation(&c->model.act, k->hidden_act, path));
+    c->model = sizes_of(&c->keys, c->arch);
+    TRY(plain_layers(c, a));
+    TRY(read_activation(&c->model, c, path));
     TRY(read_stops(&c->model, a, c, root, path));
     TRY(config_rope(&c->model.rope, a, c, root, path));
+    if (c->arch->fit)
+        TRY(c->arch->fit(c, a, root, path));
     TRY(quant_config_read(&c->quant, a, json_member(root, "quantization_config"), path));
     c->text = arena_text(a, text, n);
     if (!c->text)

@@ -7,13 +7,14 @@
 #include "analysis/model/arch.h"
 #include "analysis/model/quant_config.h"
 
-typedef struct {
-    const Arch *arch;
-    ConfigKeys  keys;   // counts are filled in: no 0 left
-    ModelConfig model;
-    QuantConfig quant;  // of few bits: how
-    const char *text;   // the file as it stands
-} Config;
+struct Config {
+    const Arch  *arch;
+    ConfigKeys   keys;    // counts are filled in: no 0 left
+    ModelConfig  model;
+    LayerConfig *layers;  // model.layers, to be filled in
+    QuantConfig  quant;   // of few bits: how
+    const char  *text;    // the file as it stands
+};
 
 /* path: of config.json. All text lives in the arena. ERR_UNSUPPORTED for an
  * architecture, activation, RoPE or way of quantizing that is not known; ERR_FORMAT

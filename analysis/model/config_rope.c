@@ -18,7 +18,8 @@ typedef struct {
 
 #define REAL(name, field, min, max) {name, KEY_REAL, false, offsetof(RopeKeys, field), min, max}
 
-/* Inside the object; the first N_BESIDE may stand beside it as well. */
+/* Inside the object. The first three may stand beside it as well: two of them are read with
+ * the architecture's other keys. */
 static const Key KEYS[] = {
     REAL("rope_theta", theta, 2, 1e15),
     REAL("partial_rotary_factor", partial, 1e-6, 1),
@@ -34,7 +35,7 @@ static const Key KEYS[] = {
     REAL("mscale_all_dim", mscale_all_dim, 0, 1e6),
     {"truncate", KEY_BOOL, false, offsetof(RopeKeys, truncate), 0, 0},
 };
-enum { N_BESIDE = 3, N_KEYS = sizeof KEYS / sizeof *KEYS };
+enum { ORIGINAL = 2, N_KEYS = sizeof KEYS / sizeof *KEYS };
 
 static const struct {
     const char *name;
@@ -135,7 +136,7 @@ static Status read_keys(RopeKeys *k, const Json *root, const Json *object, const
 {
     char top[KEYS_WHERE];
     snprintf(top, sizeof top, "%s: ", path);
-    TRY(keys_read(k, KEYS, N_BESIDE, root, top));
+    TRY(keys_read(k, KEYS + ORIGINAL, 1, root, top));
     int64_t beside = k->original;
     TRY(keys_read(k, KEYS, N_KEYS, object, where));
     if (beside)
@@ -145,11 +146,14 @@ static Status read_keys(RopeKeys *k, const Json *root, const Json *object, const
 
 Status config_rope(Rope *r, Arena *a, const Config *c, const Json *root, const char *path)
 {
-    RopeKeys    k = {.theta = 10000, .partial = 1, .truncate = true};
+    RopeKeys    k = {.theta = c->keys.rope_theta, .partial = c->keys.rotary, .truncate = true};
     const Json *object;
     const char *name;
     char        where[KEYS_WHERE];
     bool        needs_factor = false;
+    *r = (Rope){0};
+    if (c->arch->defaults.rotary == 0)
+        return OK;   // positions are learned, or known from Mamba
     TRY(find_object(&object, root, &name, path));
     snprintf(where, sizeof where, "%s: %s.", path, name);
     TRY(read_keys(&k, root, object, path, where));
@@ -165,11 +169,14 @@ Status config_rope(Rope *r, Arena *a, const Config *c, const Json *root, const c
         .truncate = k.truncate,
         .mscale = k.mscale,
         .mscale_all_dim = k.mscale_all_dim,
-        .dims = c->keys.head_dim,
+        .dims = (int64_t)((double)c->keys.head_dim * k.partial),
     };
     TRY(read_kind(&r->kind, &needs_factor, object, where));
+    if (r->dims < 2 || r->dims % 2)
+        FAIL(ERR_SHAPE, "%s: RoPE turns %lld of %lld dims of a head, expected an even number",
+             path, (long long)r->dims, (long long)c->keys.head_dim);
     /* transformers' Llama turns whole heads whatever the factor says. */
-    if (k.partial != 1)
+    if (k.partial != 1 && !c->arch->partial)
         FAIL(ERR_UNSUPPORTED, "%s: partial_rotary_factor is %g, expected 1: %s turns whole "
              "heads", path, k.partial, c->arch->architecture);
     TRY(check_kind(r, needs_factor, where));

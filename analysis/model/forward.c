@@ -5,13 +5,14 @@
  *                x += Wdown (act(Wgate n) * Wup n),                n = norm(x)
  *   out = norm(x)
  *
+ * and the ways in which models depart from it, each named where it happens: what mixes the
+ * positions (forward_mix.c), where norms stand (Residual), what kind of MLP there is.
  * A layer is five stages, each of which ends at a tap: there the probe records what it
  * asks for, and there a run of a single layer can stop (forward.h). */
 #include "analysis/model/forward.h"
 
-#include <math.h>
-
 #include "analysis/model/cache.h"
+#include "analysis/model/forward_mix.h"
 #include "kernels/size.h"
 
 /* --- what a batch needs --- */
@@ -51,38 +52,44 @@ static Status upload_angles(Pass *p, int64_t rows, const float *cs, const float 
     return backend_upload(be, &p->sn, sn);
 }
 
-/* One table for all sequences, or, where the length matters, one for each, one
- * after another: then a sequence never depends on its neighbours. */
+/* Where each row stands; rows of the tables: one table for all sequences, or, where the
+ * length matters, one for each, one after another: then a sequence never depends on its
+ * neighbours. Returns the tables' rows. */
+static int64_t place_rows(Pass *p, bool apart)
+{
+    const Batch *b = p->batch;
+    int64_t      first = 0, longest = 0;
+    for (int64_t s = 0; s < b->n_sequences; s++) {
+        int64_t past = past_of(p, s), length = past + sequence_length(b, s);
+        for (int64_t t = b->start[s]; t < b->start[s + 1]; t++) {
+            p->place[t] = (int32_t)(past + t - b->start[s]);
+            p->angle_row[t] = (int32_t)(first + p->place[t]);
+        }
+        longest = i64_max(longest, length);
+        first += apart ? length : 0;
+    }
+    return apart ? first : longest;
+}
+
 static Status make_angles(Pass *p)
 {
     const ModelConfig *c = &p->m->config;
     const Batch       *b = p->batch;
     bool    apart = angles_follow_length(&c->rope);
-    int64_t half = c->rope.dims / 2, rows = 0, longest = 0;
-    for (int64_t s = 0; s < b->n_sequences; s++) {
-        int64_t length = past_of(p, s) + sequence_length(b, s);
-        longest = i64_max(longest, length);
-        rows += length;
-    }
-    if (!apart)
-        rows = longest;
-    float *cs, *sn;
+    int64_t half = c->rope.dims / 2, rows = place_rows(p, apart);
+    float  *cs, *sn;
+    if (!half)
+        return OK;
     ARENA_NEW(cs, &p->m->backend->arena, rows * half);
     ARENA_NEW(sn, &p->m->backend->arena, rows * half);
-    int64_t first = 0;
-    for (int64_t s = 0; s < b->n_sequences; s++) {
-        int64_t past = past_of(p, s), length = past + sequence_length(b, s);
-        if (apart)
-            TRY(rope_tables(&c->rope, c->max_positions, length, length,
-                            cs + first * half, sn + first * half));
-        for (int64_t t = b->start[s]; t < b->start[s + 1]; t++) {
-            p->place[t] = (int32_t)(past + t - b->start[s]);
-            p->angle_row[t] = (int32_t)(first + p->place[t]);
-        }
-        first += apart ? length : 0;
-    }
     if (!apart)
-        TRY(rope_tables(&c->rope, c->max_positions, longest, longest, cs, sn));
+        TRY(rope_tables(&c->rope, c->max_positions, rows, rows, cs, sn));
+    for (int64_t s = 0, first = 0; apart && s < b->n_sequences; s++) {
+        int64_t length = past_of(p, s) + sequence_length(b, s);
+        TRY(rope_tables(&c->rope, c->max_positions, length, length, cs + first * half,
+                        sn + first * half));
+        first += length;
+    }
     return upload_angles(p, rows, cs, sn);
 }
 
@@ -90,23 +97,12 @@ static Status make_buffers(Pass *p)
 {
     const ModelConfig *c = &p->m->config;
     Backend           *be = p->m->backend;
-    int64_t queries = c->n_heads * c->n_maps * c->head_dim;
-    int64_t keys = c->n_groups * c->n_maps * c->head_dim;
     TRY(tensor_rows(be, &p->x, p->T, c->hidden));
     TRY(tensor_rows(be, &p->n, p->T, c->hidden));
-    TRY(tensor_rows(be, &p->q, p->T, queries));
-    TRY(tensor_rows(be, &p->o, p->T, queries));
-    if (!p->cache) {
-        TRY(tensor_rows(be, &p->k, p->T, keys));
-        TRY(tensor_rows(be, &p->v, p->T, keys));
-    }
-    if (p->branches) {
-        int64_t S = p->branches->key_start[p->batch->n_sequences];
-        TRY(tensor_rows(be, &p->keys, S, keys));
-        TRY(tensor_rows(be, &p->values, S, keys));
-    }
+    TRY(tensor_rows(be, &p->y, p->T, c->hidden));
+    TRY(mix_buffers(p));
     TRY(tensor_rows(be, &p->gate, p->T, c->inter));
-    return tensor_rows(be, &p->up, p->T, c->inter);
+    return c->gated ? tensor_rows(be, &p->up, p->T, c->inter) : OK;
 }
 
 Status forward_open(Pass *p)
@@ -125,41 +121,27 @@ Status forward_open(Pass *p)
     return make_buffers(p);
 }
 
-/* --- one layer --- */
-
-static Attention attention_of(const Pass *p, int64_t layer)
+/* x = embeddings, and, of models that have learned them, what stands for the positions. */
+Status forward_embed(Pass *p, const int32_t *ids)
 {
-    const ModelConfig *c = &p->m->config;
-    const Layer       *l = &p->m->layers[layer];
-    Probe             *probe = p->probe;
-    Attention          a = {
-        .n_heads = c->n_heads,
-        .n_groups = c->n_groups,
-        .n_maps = c->n_maps,
-        .head_dim = c->head_dim,
-        .scale = (float)(1.0 / sqrt((double)c->head_dim)),
-        .lambda = l->lambda,
-        .norm_eps = (float)c->head_norm_eps,
-        .out_scale = c->n_maps == 2 ? 1.0f - l->lambda_init : 1.0f,
-        .dtype = p->m->dtype,
-        .batch = *p->batch,
-        .key_start = p->cache      ? p->key_start
-                     : p->branches ? p->branches->key_start
-                                   : NULL,
-        .logit_bits = p->quant.bits,
-        .logit_scale = p->quant.scale,
-    };
-    if (probe) {
-        a.record = probe->logits ? &probe->logits[layer] : NULL;
-        a.shares = probe->shares ? &probe->shares[layer * c->n_heads] : NULL;
-        a.share_rows = probe->share_rows;
-        a.spans = probe->spans;
-        a.window = probe->window && probe->window_layer == layer ? probe->window : NULL;
+    Model             *m = p->m;
+    const ModelConfig *c = &m->config;
+    int32_t           *rows;
+    TRY(op_embed(m->backend, &p->x, &m->embed, ids));
+    if (!c->n_positions)
+        return OK;
+    ARENA_NEW(rows, &m->backend->arena, p->T);
+    for (int64_t t = 0; t < p->T; t++) {
+        rows[t] = (int32_t)(p->place[t] + c->first_position);
+        if (rows[t] >= c->n_positions)
+            FAIL(ERR_RANGE, "position %d: %s has learned %lld", (int)p->place[t], m->name,
+                 (long long)(c->n_positions - c->first_position));
     }
-    return a;
+    TRY(op_embed(m->backend, &p->y, &m->positions, rows));
+    return op_add(m->backend, &p->x, &p->y);
 }
 
-/* --- what is rounded on the way (RunQuant) --- */
+/* --- the stages of a layer --- */
 
 /* Nothing looks at an input again but the linear layers. */
 static Status round_input(Pass *p, Tensor *x)
@@ -168,89 +150,64 @@ static Status round_input(Pass *p, Tensor *x)
     return r.bits ? op_fakequant_rows(p->m->backend, x, p->batch, &r) : OK;
 }
 
-static Tensor rows_from(const Tensor *t, int64_t first)
+/* The input of a half of the layer. Norms that come after a half were there already. */
+static Status enter(Pass *p, const Norm *norm)
 {
-    return tensor_2d(DTYPE_F32, (float *)t->data + first * t->shape[1], t->shape[0] - first,
-                     t->shape[1]);
+    Backend *be = p->m->backend;
+    if (p->m->config.residual == RESIDUAL_POST)
+        return op_copy(be, &p->n, &p->x);
+    return op_norm(be, &p->n, &p->x, 1, norm);
 }
 
-/* keys, values: all of the cache, if there is one: whole groups are rounded already. */
-static Status round_kv(Pass *p, const Tensor *keys, const Tensor *values)
+/* Adds what a half has made to x. */
+static Status leave(Pass *p, const Linear *w, const Tensor *made, const Norm *norm)
 {
-    int64_t past = p->cache ? cache_length(p->cache) : 0, first = past - past % KV_GROUP;
-    Tensor  k = rows_from(keys, first), v = rows_from(values, first);
-    int32_t start[2] = {0, (int32_t)k.shape[0]};
-    Batch   grown = {1, start, p->batch->number};
-    if (!p->quant.kv)
-        return OK;
-    return op_fakequant_kv(p->m->backend, &k, &v, p->cache ? &grown : p->batch,
-                           p->m->config.head_dim, p->quant.kv);
+    Backend *be = p->m->backend;
+    TRY(op_linear(be, &p->y, made, w));
+    TRY(op_add(be, &p->x, &p->y));
+    return p->m->config.residual == RESIDUAL_POST ? op_norm(be, &p->x, &p->x, 1, norm) : OK;
 }
 
-/* --- the stages of a layer --- */
-
-static Status norm_for_attention(Pass *p, int64_t layer)
+static Status enter_attention(Pass *p, int64_t layer)
 {
-    Model *m = p->m;
-    return op_rmsnorm(m->backend, &p->n, &p->x, &m->layers[layer].norm_attn,
-                      (float)m->config.norm_eps);
+    return enter(p, &p->m->layers[layer].norm_attn);
 }
 
-static Status heads(Pass *p, int64_t layer)
+static Status enter_mlp(Pass *p, int64_t layer)
+{
+    return enter(p, &p->m->layers[layer].norm_mlp);
+}
+
+/* Of a layer with parallel halves, both look at the same x. */
+static Status add_attention(Pass *p, int64_t layer)
+{
+    const Layer *l = &p->m->layers[layer];
+    bool         parallel = p->m->config.residual == RESIDUAL_PARALLEL;
+    if (parallel)
+        TRY(enter_mlp(p, layer));
+    TRY(leave(p, &l->w[W_O], &p->o, &l->norm_attn));
+    return parallel ? OK : enter_mlp(p, layer);
+}
+
+static Status activate(Pass *p, int64_t layer)
 {
     Backend           *be = p->m->backend;
     const ModelConfig *c = &p->m->config;
     const Layer       *l = &p->m->layers[layer];
-    Tensor             keys = p->k, values = p->v;   // all that are attended to
-    if (p->cache)
-        cache_views(p->cache, layer, p->T, &p->k, &p->v, &keys, &values);
-    TRY(op_linear(be, &p->q, &p->n, &l->w[W_Q]));
-    TRY(op_linear(be, &p->k, &p->n, &l->w[W_K]));
-    TRY(op_linear(be, &p->v, &p->n, &l->w[W_V]));
-    TRY(op_rope(be, &p->q, c->n_heads * c->n_maps, &p->cs, &p->sn, p->angle_row));
-    TRY(op_rope(be, &p->k, c->n_groups * c->n_maps, &p->cs, &p->sn, p->angle_row));
-    if (p->branches) {   // a look-up in the tables k and v
-        TRY(op_embed(be, &p->keys, &p->k, p->branches->key_rows));
-        TRY(op_embed(be, &p->values, &p->v, p->branches->key_rows));
-        keys = p->keys;
-        values = p->values;
+    if (!c->gated) {
+        TRY(op_linear(be, &p->gate, &p->n, &l->w[W_UP]));
+        return op_glu(be, &p->gate, NULL, c->act);
     }
-    TRY(round_kv(p, &keys, &values));
-    Attention a = attention_of(p, layer);
-    return op_attention(be, &p->o, &p->q, &keys, &values, &a);
-}
-
-static Status norm_for_mlp(Pass *p, int64_t layer)
-{
-    Model *m = p->m;
-    return op_rmsnorm(m->backend, &p->n, &p->x, &m->layers[layer].norm_mlp,
-                      (float)m->config.norm_eps);
-}
-
-static Status add_attention(Pass *p, int64_t layer)
-{
-    Backend     *be = p->m->backend;
-    const Layer *l = &p->m->layers[layer];
-    TRY(op_linear(be, &p->n, &p->o, &l->w[W_O]));
-    TRY(op_add(be, &p->x, &p->n));
-    return norm_for_mlp(p, layer);
-}
-
-static Status gated(Pass *p, int64_t layer)
-{
-    Backend     *be = p->m->backend;
-    const Layer *l = &p->m->layers[layer];
     TRY(op_linear(be, &p->gate, &p->n, &l->w[W_GATE]));
     TRY(op_linear(be, &p->up, &p->n, &l->w[W_UP]));
-    return op_glu(be, &p->gate, &p->up, p->m->config.act);
+    return c->poly ? op_poly_glu(be, &p->gate, &p->up, l->poly)
+                   : op_glu(be, &p->gate, &p->up, c->act);
 }
 
 static Status add_mlp(Pass *p, int64_t layer)
 {
-    Backend     *be = p->m->backend;
     const Layer *l = &p->m->layers[layer];
-    TRY(op_linear(be, &p->n, &p->gate, &l->w[W_DOWN]));
-    return op_add(be, &p->x, &p->n);
+    return leave(p, &l->w[W_DOWN], &p->gate, &l->norm_mlp);
 }
 
 /* In the order of the pass; what passes the tap lies at that offset of the Pass. */
@@ -259,10 +216,10 @@ static const struct {
     Status (*run)(Pass *p, int64_t layer);
     size_t values;
 } STAGES[N_TAPS] = {
-    {TAP_QKV_IN, norm_for_attention, offsetof(Pass, n)},
-    {TAP_O_IN, heads, offsetof(Pass, o)},
+    {TAP_QKV_IN, enter_attention, offsetof(Pass, n)},
+    {TAP_O_IN, mix_positions, offsetof(Pass, o)},
     {TAP_MLP_IN, add_attention, offsetof(Pass, n)},
-    {TAP_DOWN_IN, gated, offsetof(Pass, gate)},
+    {TAP_DOWN_IN, activate, offsetof(Pass, gate)},
     {TAP_HIDDEN, add_mlp, offsetof(Pass, x)},
 };
 
@@ -291,14 +248,15 @@ static Status run_stages(Pass *p, int64_t layer, int first,
 
 Status forward_layer(Pass *p, int64_t layer, Tap tap, const Tensor **at)
 {
-    return run_stages(p, layer, 0, norm_for_attention, tap, at);
+    return run_stages(p, layer, 0, enter_attention, tap, at);
 }
 
 Status forward_mlp(Pass *p, int64_t layer, Tap tap, const Tensor **at)
 {
     enum { MLP_STAGE = 2 };
     CHECK(STAGES[MLP_STAGE].tap == TAP_MLP_IN && tap != TAP_QKV_IN && tap != TAP_O_IN);
-    return run_stages(p, layer, MLP_STAGE, norm_for_mlp, tap, at);
+    CHECK(p->m->config.residual != RESIDUAL_PARALLEL);
+    return run_stages(p, layer, MLP_STAGE, enter_mlp, tap, at);
 }
 
 /* --- the whole pass --- */
@@ -318,9 +276,10 @@ static Status run(Pass *p, Tensor *out, const int32_t *ids)
 {
     Model *m = p->m;
     TRY(forward_open(p));
-    TRY(op_embed(m->backend, &p->x, &m->embed, ids));
+    TRY(forward_embed(p, ids));
     TRY(run_layers(p));
-    TRY(op_rmsnorm(m->backend, out, &p->x, &m->norm, (float)m->config.norm_eps));
+    TRY(m->has_norm ? op_norm(m->backend, out, &p->x, 1, &m->norm)
+                    : op_copy(m->backend, out, &p->x));
     if (p->cache)
         cache_advance(p->cache, p->T);
     return OK;
@@ -341,9 +300,18 @@ Status model_forward(Model *m, Tensor *out, const int32_t *ids, const Batch *bat
     return run_and_rewind(&p, out, ids);
 }
 
+/* A scan goes over the rows of a sequence as they lie. */
+static bool scans(const ModelConfig *c)
+{
+    for (int64_t l = 0; l < c->n_layers; l++)
+        if (c->layers[l].mixer != MIX_ATTENTION)
+            return true;
+    return false;
+}
+
 bool model_can_branch(const Model *m, RunQuant q)
 {
-    return (q.bits == 16 || q.scale == SCALE_ROW) &&
+    return !scans(&m->config) && (q.bits == 16 || q.scale == SCALE_ROW) &&
            (q.acts == 0 || q.act_scale == ACTS_TOKEN) && q.kv == 0 &&
            !angles_follow_length(&m->config.rope);
 }

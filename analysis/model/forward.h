@@ -19,20 +19,27 @@ typedef struct {
     int32_t     *angle_row;      // [T] its row of cs and sn
     int32_t      key_start[2];   // with a cache: 0 and its new length
     Tensor       cs, sn;         // [P, rotary dims / 2]
-    Tensor       x, n;           // [T,C] residual stream; normed input, then output
-    Tensor       q, k, v, o;     // [T, heads * width]
+    Tensor       x, n, y;        // [T,C] residual stream; a half's input, and what it adds
+    Tensor       q, k, v, heads; // [T, heads * width]
     Tensor       keys, values;   // with branches: rows of k and v in the order of key_rows
+    Tensor       lambda;         // [T,H] where it is of each token
+    Tensor       u, z, memory;   // [T,E] Mamba; the memory stays for the layers after it
+    Tensor       rank, bc;       // [T,R], [T,2N]
+    Tensor       o;              // what W_O takes: heads, or z
     Tensor       gate, up;       // [T,F]
 } Pass;
 
 /* Memory of the backend, until the caller rewinds it; x is not set. */
 MUST_USE Status forward_open(Pass *p);
+/* p->x = the input of the first layer. */
+MUST_USE Status forward_embed(Pass *p, const int32_t *ids);
 /* p->x, the input of the layer, becomes its output where tap is TAP_HIDDEN. Else the
  * layer is run up to that tap, x is of use only after TAP_MLP_IN (forward_mlp), and no
  * weights of what follows are looked at. *at: what passes the tap, until the pass goes on. */
 MUST_USE Status forward_layer(Pass *p, int64_t layer, Tap tap, const Tensor **at);
 /* The same of its second half: p->x is what attention has been added to, as it is after
- * forward_layer up to TAP_MLP_IN; tap is none before that. */
+ * forward_layer up to TAP_MLP_IN; tap is none before that. Not of layers whose halves are
+ * parallel. */
 MUST_USE Status forward_mlp(Pass *p, int64_t layer, Tap tap, const Tensor **at);
 
 #endif

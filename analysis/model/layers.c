@@ -3,6 +3,9 @@
 
 #include "analysis/model/model_info.h"
 #include "analysis/model/place.h"
+#include "analysis/model/rest.h"
+#include "analysis/model/rows.h"
+#include "analysis/model/tables.h"
 
 struct LayerSource {
     Source source;
@@ -41,11 +44,19 @@ void layers_describe(LayerWeights *out, const Layers *l, int64_t layer)
     for (int kind = 0; kind < N_WEIGHTS; kind++) {
         const ModelTensor *t = tensor_of(l, layer, ROLE_WEIGHT + kind);
         const ModelTensor *b = tensor_of(l, layer, ROLE_BIAS + kind);
-        out->at[kind] = (LayerMatrix){.name = t->name, .n = t->view.shape[0],
-                                      .k = t->view.shape[1], .bias_name = b ? b->name : NULL};
+        if (!t)
+            continue;
+        Tensor shape = source_matrix_shape(t);
+        out->at[kind] = (LayerMatrix){.name = t->name, .n = shape.shape[0],
+                                      .k = shape.shape[1], .transposed = t->transposed,
+                                      .bias_name = b ? b->name : NULL};
     }
-    for (int i = 0; i < 2; i++)
-        out->norm_name[i] = tensor_of(l, layer, ROLE_NORM_ATTN + i)->name;
+    for (int i = 0; i < 2; i++) {
+        const ModelTensor *w = tensor_of(l, layer, ROLE_NORM_ATTN + i);
+        const ModelTensor *b = tensor_of(l, layer, ROLE_NORM_ATTN_BIAS + i);
+        out->norm_name[i] = w ? w->name : NULL;
+        out->norm_bias_name[i] = b ? b->name : NULL;
+    }
 }
 
 /* NULL where the model has no such tensor. */
@@ -61,16 +72,30 @@ static Status read_new(float **out, Arena *a, Layers *l, const ModelTensor *t)
     return layers_read_tensor(*out, l, t);
 }
 
+static Status read_matrix(float **out, Arena *a, Layers *l, const ModelTensor *t)
+{
+    *out = NULL;
+    if (!t)
+        return OK;
+    *out = arena_raw(a, tensor_count(&t->view), sizeof **out);
+    if (!*out)
+        FAIL(ERR_MEMORY, "out of memory: tensor %s of %lld numbers", t->name,
+             (long long)tensor_count(&t->view));
+    return source_read_matrix(*out, a, &l->source->source, t);
+}
+
 Status layers_read(LayerWeights *out, Arena *a, Layers *l, int64_t layer)
 {
     layers_describe(out, l, layer);
     for (int kind = 0; kind < N_WEIGHTS; kind++) {
         LayerMatrix *m = &out->at[kind];
-        TRY(read_new(&m->w, a, l, tensor_of(l, layer, ROLE_WEIGHT + kind)));
+        TRY(read_matrix(&m->w, a, l, tensor_of(l, layer, ROLE_WEIGHT + kind)));
         TRY(read_new(&m->bias, a, l, tensor_of(l, layer, ROLE_BIAS + kind)));
     }
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++) {
         TRY(read_new(&out->norm[i], a, l, tensor_of(l, layer, ROLE_NORM_ATTN + i)));
+        TRY(read_new(&out->norm_bias[i], a, l, tensor_of(l, layer, ROLE_NORM_ATTN_BIAS + i)));
+    }
     return OK;
 }
 
@@ -104,22 +129,10 @@ int64_t layers_value_head(const Layers *l, int64_t h, int64_t m)
     const ModelConfig *c = &l->info.config;
     int64_t            g = h / (c->n_heads / c->n_groups);
     CHECK(h >= 0 && h < c->n_heads && m >= 0 && m < c->n_maps);
-    return source_head(&l->source->source.config, W_V, g * c->n_maps + m);
+    return rows_head(&l->source->source.config, W_V, g * (c->value_dim / c->head_dim) + m);
 }
 
 /* --- placing --- */
-
-/* A whole tensor through scratch into the backend. */
-static Status place_whole(Backend *be, Tensor *out, Arena *scratch, Layers *l,
-                          const ModelTensor *t)
-{
-    ArenaMark mark = arena_mark(scratch);
-    float    *w;
-    TRY(read_new(&w, scratch, l, t));
-    TRY(place_tensor(be, out, &t->view, w));
-    arena_rewind(scratch, mark);
-    return OK;
-}
 
 Status layers_model(Model *m, Arena *a, Backend *be, Layers *l, Dtype dtype)
 {
@@ -135,8 +148,7 @@ Status layers_model(Model *m, Arena *a, Backend *be, Layers *l, Dtype dtype)
     if (!m->layers)
         GUARD(STATUS(ERR_MEMORY, "out of memory: a table of %lld layers",
                      (long long)info->config.n_layers));
-    GUARD(place_whole(be, &m->embed, &scratch, l, layers_embed(l)));
-    GUARD(place_whole(be, &m->norm, &scratch, l, layers_norm(l)));
+    GUARD(model_tables(m, &scratch, NULL, &l->source->source));
 out:
     arena_close(&scratch);
     if (s != OK) {
@@ -146,18 +158,27 @@ out:
     return s;
 }
 
+/* Norms that were given; halves that share one get the first. */
+static Status place_norms(Place *p, Layer *layer, const LayerWeights *w)
+{
+    Norm *norms[2] = {&layer->norm_attn, &layer->norm_mlp};
+    for (int i = 0; i < 2; i++)
+        if (w->norm[i] || !w->norm_name[i])
+            TRY(rest_norm(norms[i], p->backend, p->config,
+                          (NormValues){w->norm[i], w->norm_bias[i]}));
+    if (w->norm_name[0] && !w->norm_name[1])
+        layer->norm_mlp = layer->norm_attn;
+    return OK;
+}
+
 static Status place_layer(Place *p, Layer *layer, const LayerWeights *w)
 {
-    Tensor  norm = tensor_1d(DTYPE_F32, NULL, p->config->model.hidden);
-    Tensor *norms[2] = {&layer->norm_attn, &layer->norm_mlp};
-    for (int i = 0; i < 2; i++)
-        if (w->norm[i])
-            TRY(place_tensor(p->backend, norms[i], &norm, w->norm[i]));
-    for (int kind = 0; kind < N_WEIGHTS; kind++) {
-        const LayerMatrix *at = &w->at[kind];
+    TRY(place_norms(p, layer, w));
+    for (int slot = 0; slot < N_WEIGHTS; slot++) {
+        const LayerMatrix *at = &w->at[slot];
         Tensor             matrix = tensor_2d(DTYPE_F32, at->w, at->n, at->k);
         if (at->w)
-            TRY(place_linear(p, &layer->w[kind], (WeightKind)kind, &matrix, at->bias));
+            TRY(place_matrix(p, layer, (WeightKind)slot, &matrix, at->bias));
     }
     return OK;
 }
@@ -173,6 +194,7 @@ Status layers_place(Model *m, const Layers *l, const LayerWeights *w)
         layer->lambda = (float)l->info.lambda[w->number];
         layer->lambda_init = (float)l->info.lambda_init[w->number];
     }
+    GUARD(rest_load(layer, m->backend, &scratch, &l->source->source, w->number));
     s = place_layer(&place, layer, w);
 out:
     arena_close(&scratch);

@@ -3,6 +3,8 @@
 
 #include "analysis/model/model_info.h"
 #include "analysis/model/place.h"
+#include "analysis/model/rest.h"
+#include "analysis/model/tables.h"
 #include "kernels/size.h"
 
 /* One matrix at a time goes through w. */
@@ -19,59 +21,64 @@ typedef struct {
 
 static Status loader_buffers(Loader *l, Arena *scratch)
 {
-    const ConfigKeys  *k = &l->source->config.keys;
-    const ModelConfig *c = &l->m->config;
-    int64_t queries = k->num_attention_heads * k->head_dim;
-    int64_t rows = i64_max(i64_max(c->vocab, c->inter), queries);
-    l->w = arena_raw(scratch, rows * c->hidden, sizeof(float));
-    l->bias = arena_raw(scratch, i64_max(rows, c->hidden), sizeof(float));
+    int64_t largest = 0, longest = 0;
+    for (int64_t i = 0; i < l->source->n_used; i++) {
+        const ModelTensor *t = &l->source->used[i];
+        largest = i64_max(largest, tensor_count(&t->view));
+        longest = i64_max(longest, t->view.n_dims ? t->view.shape[0] : 0);
+    }
+    l->w = arena_raw(scratch, largest, sizeof(float));
+    l->bias = arena_raw(scratch, longest, sizeof(float));
     if (!l->w || !l->bias)
-        FAIL(ERR_MEMORY, "out of memory: buffers for a matrix of %lld x %lld", (long long)rows,
-             (long long)c->hidden);
+        FAIL(ERR_MEMORY, "out of memory: a buffer for %lld numbers", (long long)largest);
     return place_init(&l->place, scratch, &l->source->config, l->m->backend,
                       l->options->dtype);
 }
 
 /* Codes stay codes, unless they are to be edited. */
-static Status load_linear(Loader *l, Linear *out, int64_t layer, WeightKind kind)
+static Status load_codes(bool *done, Loader *l, Layer *layer, WeightKind slot,
+                         const ModelTensor *t, const float *bias)
 {
-    const ModelTensor *t = source_tensor(l->source, layer, (TensorRole)(ROLE_WEIGHT + kind));
-    const ModelTensor *b = source_tensor(l->source, layer, (TensorRole)(ROLE_BIAS + kind));
-    Tensor             w = tensor_2d(DTYPE_F32, l->w, t->view.shape[0], t->view.shape[1]);
-    ArenaMark          mark = arena_mark(l->scratch);
-    Codes              codes = {0};
-    if (b)
-        TRY(source_read(l->bias, l->source, b));
-    const float *bias = b ? l->bias : NULL;
-    if (!l->options->edit)
-        TRY(source_codes(&codes, l->scratch, l->source, t));
-    if (codes.codes) {
-        TRY(place_codes(&l->place, l->scratch, out, kind, &codes, bias));
-        arena_rewind(l->scratch, mark);
-        return OK;
-    }
+    ArenaMark mark = arena_mark(l->scratch);
+    Codes     codes;
+    TRY(source_codes(&codes, l->scratch, l->source, t));
+    *done = codes.codes != NULL;
+    if (*done)
+        TRY(place_codes(&l->place, l->scratch, layer, slot, &codes, bias));
     arena_rewind(l->scratch, mark);
-    TRY(source_read(l->w, l->source, t));
-    if (l->options->edit)
-        TRY(l->options->edit(l->options->edit_context, t->name, l->w, w.shape[0], w.shape[1]));
-    return place_linear(&l->place, out, kind, &w, bias);
+    return OK;
 }
 
-/* A tensor as it stands, f32, into the backend. */
-static Status load_plain(Loader *l, Tensor *out, int64_t layer, TensorRole role)
+static Status load_matrix(Loader *l, Layer *layer, int64_t number, WeightKind slot)
 {
-    const ModelTensor *t = source_tensor(l->source, layer, role);
-    TRY(source_read(l->w, l->source, t));
-    return place_tensor(l->m->backend, out, &t->view, l->w);
+    const ModelTensor *t = source_tensor(l->source, number, (TensorRole)(ROLE_WEIGHT + slot));
+    const ModelTensor *b = source_tensor(l->source, number, (TensorRole)(ROLE_BIAS + slot));
+    const float       *bias = b ? l->bias : NULL;
+    bool               done = false;
+    if (!t)
+        return OK;
+    if (b)
+        TRY(source_read(l->bias, l->source, b));
+    if (!l->options->edit)
+        TRY(load_codes(&done, l, layer, slot, t, bias));
+    if (done)
+        return OK;
+    Tensor w = source_matrix_shape(t);
+    w.data = l->w;
+    TRY(source_read_matrix(l->w, l->scratch, l->source, t));
+    if (l->options->edit && t->quantizable)
+        TRY(l->options->edit(l->options->edit_context, t->name, l->w, w.shape[0], w.shape[1]));
+    return place_matrix(&l->place, layer, slot, &w, bias);
 }
 
 static Status load_layer(Loader *l, int64_t i)
 {
-    Layer *layer = &l->m->layers[i];
-    TRY(load_plain(l, &layer->norm_attn, i, ROLE_NORM_ATTN));
-    TRY(load_plain(l, &layer->norm_mlp, i, ROLE_NORM_MLP));
-    for (int kind = 0; kind < N_WEIGHTS; kind++)
-        TRY(load_linear(l, &layer->w[kind], i, (WeightKind)kind));
+    Layer   *layer = &l->m->layers[i];
+    Backend *be = l->m->backend;
+    TRY(rest_norms(layer, be, l->scratch, l->source, i));
+    TRY(rest_load(layer, be, l->scratch, l->source, i));
+    for (int slot = 0; slot < N_WEIGHTS; slot++)
+        TRY(load_matrix(l, layer, i, (WeightKind)slot));
     if (l->info->lambda) {
         layer->lambda = (float)l->info->lambda[i];
         layer->lambda_init = (float)l->info->lambda_init[i];
@@ -85,25 +92,29 @@ static Status load_head(Loader *l)
     const ModelConfig *c = &l->m->config;
     const ModelTensor *t = source_tensor(l->source, 0, c->tied ? ROLE_EMBED : ROLE_HEAD);
     ArenaMark          mark = arena_mark(l->scratch);
-    Codes              codes;
-    TRY(source_codes(&codes, l->scratch, l->source, t));
+    Codes              codes = {0};
+    const float       *w = l->w;
+    if (!tables_project(l->source))
+        TRY(source_codes(&codes, l->scratch, l->source, t));
     if (codes.codes) {
         TRY(op_linear_codes(l->m->backend, &l->m->head, &codes, NULL, l->options->dtype));
         arena_rewind(l->scratch, mark);
         return OK;
     }
     TRY(source_read(l->w, l->source, t));
-    return op_linear_pack(l->m->backend, &l->m->head, l->w, NULL, c->vocab, c->hidden,
-                          l->options->dtype);
+    TRY(tables_head(&w, l->scratch, l->m->backend, l->source));
+    TRY(op_linear_pack(l->m->backend, &l->m->head, w, NULL, c->vocab, c->hidden,
+                       l->options->dtype));
+    arena_rewind(l->scratch, mark);
+    return OK;
 }
 
 static Status load_weights(Loader *l, Arena *a)
 {
     ARENA_NEW(l->m->layers, a, l->m->config.n_layers);
-    TRY(load_plain(l, &l->m->embed, 0, ROLE_EMBED));
+    TRY(model_tables(l->m, l->scratch, l->w, l->source));
     for (int64_t i = 0; i < l->m->config.n_layers; i++)
         TRY(load_layer(l, i));
-    TRY(load_plain(l, &l->m->norm, 0, ROLE_NORM));
     return load_head(l);
 }
 

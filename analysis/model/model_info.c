@@ -2,6 +2,7 @@
 #include "analysis/model/model_info.h"
 
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,8 +43,19 @@ static const char *model_name(Arena *a, const char *path)
 static const char *pairing_text(Arena *a, const Config *c)
 {
     long long half = c->keys.num_attention_heads / 2, K = c->keys.num_key_value_heads;
-    if (c->arch->pairing == PAIR_NONE)
+    switch (c->arch->pairing) {
+    case PAIR_NONE:
         return arena_printf(a, "none, softmax attention");
+    case PAIR_NEXT:
+        if (c->model.n_signals > 1)
+            return arena_printf(a, "%lld signal query heads, then the noise head they share; "
+                                "key-value heads 2j and 2j+1", (long long)c->model.n_signals);
+        return arena_printf(a, "query heads 2i and 2i+1, key-value heads 2j and 2j+1");
+    case PAIR_SHARED:
+        return arena_printf(a, "query heads 2i and 2i+1, on the same keys and values");
+    case PAIR_HALVES:
+        break;
+    }
     if (K % 2)
         return arena_printf(a, "query heads i and i+%lld, each with its own key-value pair",
                             half);
@@ -55,13 +67,16 @@ static Status fill_lambda(ModelInfo *info, Arena *a, const Source *s)
 {
     double *lambda, *init;
     int64_t n = info->config.n_layers;
-    if (info->config.n_maps == 1)
+    if (info->config.n_maps == 1 || info->config.lambda_rows)
         return OK;
     ARENA_NEW(lambda, a, n);
     ARENA_NEW(init, a, n);
     for (int64_t i = 0; i < n; i++) {
+        lambda[i] = init[i] = NAN;
+        if (!model_attends(&info->config, i))
+            continue;
         TRY(source_lambda(&lambda[i], a, s, i));
-        init[i] = diff_lambda_init(i);
+        init[i] = diff_lambda_init(i + s->config.arch->lambda_shift);
     }
     info->lambda = lambda;
     info->lambda_init = init;
@@ -170,69 +185,4 @@ const char *model_tensor_format(const ModelTensor *t, char *text)
                  p->symmetric ? "" : " asym");
     }
     return text;
-}
-
-/* --- memory --- */
-
-static int64_t queries(const ModelConfig *c)
-{
-    return c->n_heads * c->n_maps * c->head_dim;
-}
-
-static int64_t keys(const ModelConfig *c)
-{
-    return c->n_groups * c->n_maps * c->head_dim;
-}
-
-static int64_t layer_weights(const ModelConfig *c)
-{
-    return c->hidden * (2 * queries(c) + 2 * keys(c) + 3 * c->inter);
-}
-
-/* One layer's tap, as value_record_init takes it. */
-static size_t value_record_bytes(int64_t channels, int64_t positions)
-{
-    return sizeof(ValueRecord) + HIST_BINS * sizeof(uint64_t) +
-           (size_t)channels * (sizeof(float) + sizeof(uint64_t)) +
-           (size_t)positions * sizeof(float);
-}
-
-static size_t layer_record_bytes(const ModelConfig *c, int64_t T)
-{
-    size_t M = (size_t)c->n_maps, H = (size_t)c->n_heads;
-    size_t taps = 3 * value_record_bytes(c->hidden, T) + value_record_bytes(queries(c), T) +
-                  value_record_bytes(c->inter, T);
-    size_t logits = sizeof(LogitRecord) + H * M * sizeof(Moments) +
-                    M * HIST_BINS * sizeof(uint64_t) + 2 * M * (size_t)T * sizeof(float);
-    return taps + logits + H * sizeof(ShareRecord);
-}
-
-ModelMemory model_memory(const ModelConfig *c, Dtype dtype, int64_t T)
-{
-    size_t  embed = (size_t)(c->vocab * c->hidden);
-    size_t  packed = (size_t)(c->n_layers * layer_weights(c)) + embed;
-    int64_t rows = c->vocab > c->inter ? c->vocab : c->inter;
-    int64_t largest = rows > queries(c) ? rows : queries(c);
-    int64_t gathered = c->n_maps == 1 ? 0 : queries(c);
-    int64_t width = 2 * c->hidden + 2 * queries(c) + 2 * keys(c) + 2 * c->inter + c->rope.dims;
-    return (ModelMemory){
-        .weights = packed * dtype_size(dtype) + embed * sizeof(float),
-        .loading = (size_t)((largest + gathered) * c->hidden) * sizeof(float),
-        .activations = (size_t)(T * width) * sizeof(float),
-        .records = (size_t)c->n_layers * layer_record_bytes(c, T),
-    };
-}
-
-/* Matrices of few bits stay so: the products decode them as they go. */
-ModelMemory model_info_memory(const ModelInfo *info, Dtype dtype, int64_t T)
-{
-    ModelMemory m = model_memory(&info->config, dtype, T);
-    for (int64_t i = 0; i < info->n_tensors; i++) {
-        const ModelTensor *t = &info->tensors[i];
-        if (!t->quantizable || !t->packed || !packed_has_codes(t->packed))
-            continue;
-        m.weights -= (size_t)tensor_count(&t->view) * dtype_size(dtype);
-        m.weights += packed_loaded_bytes(t->packed);
-    }
-    return m;
 }

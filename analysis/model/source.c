@@ -12,62 +12,120 @@ enum { NAME_BYTES = 160 };
 
 /* --- names --- */
 
-/* The rule's name with the layer's number for its star. */
-static const char *rule_name(char *text, const TensorRule *rule, int64_t layer)
+/* The rule's name with the numbers of layer and head for its stars. */
+static const char *rule_name(char *text, const TensorRule *rule, int64_t layer, int64_t head)
 {
-    const char *star = strchr(rule->name, '*');
-    if (star)
-        snprintf(text, NAME_BYTES, "%.*s%lld%s", (int)(star - rule->name), rule->name,
-                 (long long)layer, star + 1);
-    else
-        snprintf(text, NAME_BYTES, "%s", rule->name);
+    int64_t     number[2] = {layer, head};
+    const char *from = rule->name, *star;
+    size_t      at = 0;
+    for (int i = 0; i < 2 && (star = strchr(from, '*')); i++) {
+        at += (size_t)snprintf(text + at, NAME_BYTES - at, "%.*s%lld", (int)(star - from), from,
+                               (long long)number[i]);
+        from = star + 1;
+    }
+    snprintf(text + at, NAME_BYTES - at, "%s", from);
     return text;
 }
 
-/* Is name the rule's, for any number of a layer? */
-static bool rule_matches(const TensorRule *rule, const char *name)
+/* Some files leave out the first part of all names. */
+static const char *without_prefix(const Arch *arch, const char *name)
 {
-    const char *star = strchr(rule->name, '*');
-    if (!star)
-        return strcmp(rule->name, name) == 0;
-    size_t before = (size_t)(star - rule->name);
-    if (strncmp(rule->name, name, before) != 0)
-        return false;
-    name += before;
-    return *name && strcmp(name + strspn(name, "0123456789"), star + 1) == 0;
+    size_t n = arch->prefix ? strlen(arch->prefix) : 0;
+    return n && strncmp(name, arch->prefix, n) == 0 ? name + n : name;
+}
+
+/* Is name the pattern, with any numbers for its stars? */
+static bool matches(const char *pattern, const char *name)
+{
+    const char *star;
+    for (; (star = strchr(pattern, '*')); pattern = star + 1) {
+        size_t before = (size_t)(star - pattern), digits;
+        if (strncmp(pattern, name, before) != 0)
+            return false;
+        name += before;
+        digits = strspn(name, "0123456789");
+        if (!digits)
+            return false;
+        name += digits;
+    }
+    return strcmp(pattern, name) == 0;
+}
+
+static bool rule_matches(const Arch *arch, const TensorRule *rule, const char *name)
+{
+    return matches(rule->name, name) || matches(without_prefix(arch, rule->name), name);
+}
+
+static const ModelTensor *find_named(const Source *s, const TensorRule *rule, int64_t layer,
+                                     int64_t head)
+{
+    char               name[NAME_BYTES];
+    const ModelTensor *t = checkpoint_find(s->checkpoint, rule_name(name, rule, layer, head));
+    if (!t && s->config.arch->prefix)
+        t = checkpoint_find(s->checkpoint, without_prefix(s->config.arch, name));
+    return t;
 }
 
 /* --- what the model needs --- */
 
-static int64_t dim_size(TensorDim dim, const ConfigKeys *k)
+static int64_t dim_size(TensorDim dim, const Config *c)
 {
+    const ConfigKeys  *k = &c->keys;
+    const ModelConfig *m = &c->model;
+    int64_t            d = k->head_dim;
     switch (dim) {
-    case DIM_VOCAB:
-        return k->vocab_size;
-    case DIM_HIDDEN:
-        return k->hidden_size;
-    case DIM_INTER:
-        return k->intermediate_size;
-    case DIM_Q:
-        return k->num_attention_heads * k->head_dim;
-    case DIM_KV:
-        return k->num_key_value_heads * k->head_dim;
-    case DIM_HEAD:
-        return k->head_dim;
-    default:
-        return 0;
+    case DIM_NONE:      return 0;
+    case DIM_VOCAB:     return k->vocab_size;
+    case DIM_HIDDEN:    return k->hidden_size;
+    case DIM_INTER:     return k->intermediate_size;
+    case DIM_INTER2:    return 2 * k->intermediate_size;
+    case DIM_Q:         return k->num_attention_heads * d;
+    case DIM_KV:        return k->num_key_value_heads * d;
+    case DIM_QKV:       return (k->num_attention_heads + 2 * k->num_key_value_heads) * d;
+    case DIM_OUT:       return model_out_width(m);
+    case DIM_HEAD:      return d;
+    case DIM_VALUE:     return m->value_dim;
+    case DIM_HEADS:     return m->n_heads;
+    case DIM_EMBED:     return k->embed_dim;
+    case DIM_POSITIONS: return m->n_positions;
+    case DIM_INNER:     return m->inner;
+    case DIM_INNER2:    return 2 * m->inner;
+    case DIM_RANK:      return m->rank;
+    case DIM_SSM_X:     return m->rank + 2 * m->n_states;
+    case DIM_STATES:    return m->n_states;
+    case DIM_TAPS:      return m->n_taps;
+    case DIM_1:         return 1;
+    case DIM_3:         return 3;
     }
+    return 0;
+}
+
+/* Shape that the file should have; a convolution has a 1 in the middle. */
+static Tensor shape_of(const Source *s, const TensorRule *rule, Dtype dtype)
+{
+    int64_t rows = dim_size(rule->rows, &s->config), cols = dim_size(rule->cols, &s->config);
+    Tensor  t = {.dtype = dtype, .n_dims = 3, .shape = {rows, 1, cols}};
+    if (rule->role == ROLE_CONV)
+        return t;
+    if (rule->cols == DIM_NONE)
+        return tensor_1d(dtype, NULL, rows);
+    return rule->transposed ? tensor_2d(dtype, NULL, cols, rows)
+                            : tensor_2d(dtype, NULL, rows, cols);
+}
+
+static bool same_shape(const Tensor *a, const Tensor *b)
+{
+    bool same = a->n_dims == b->n_dims;
+    for (int i = 0; same && i < a->n_dims; i++)
+        same = a->shape[i] == b->shape[i];
+    return same;
 }
 
 static Status check_tensor(const Source *s, const ModelTensor *t, const TensorRule *rule)
 {
     char   got[128], wanted[128];
-    Tensor want = tensor_1d(t->view.dtype, NULL, dim_size(rule->rows, &s->config.keys));
-    if (rule->cols != DIM_NONE)
-        want = tensor_2d(want.dtype, NULL, want.shape[0],
-                         dim_size(rule->cols, &s->config.keys));
-    if (t->view.n_dims != want.n_dims || t->view.shape[0] != want.shape[0] ||
-        t->view.shape[1] != want.shape[1])
+    Tensor want = shape_of(s, rule, t->view.dtype);
+    if (!same_shape(&t->view, &want))
         FAIL(ERR_SHAPE, "%s/%s: tensor %s has shape %s, expected %s from %s", s->folder,
              t->file, t->name, tensor_shape_text(&t->view, got),
              tensor_shape_text(&want, wanted), s->described);
@@ -79,33 +137,66 @@ static Status check_tensor(const Source *s, const ModelTensor *t, const TensorRu
 }
 
 /* Finds the tensor of a rule and marks it as seen. */
-static Status find_tensor(const ModelTensor **out, Source *s, bool *seen,
-                          const TensorRule *rule, int64_t layer)
+static Status find_tensor(const ModelTensor **out, Source *s, const TensorRule *rule,
+                          int64_t layer, int64_t head)
 {
     char name[NAME_BYTES];
-    *out = checkpoint_find(s->checkpoint, rule_name(name, rule, layer));
+    *out = find_named(s, rule, layer, head);
     if (!*out)
-        FAIL(ERR_FORMAT, "%s: tensor %s is missing", s->path, name);
+        FAIL(ERR_FORMAT, "%s: tensor %s is missing", s->path,
+             rule_name(name, rule, layer, head));
     int64_t i = *out - s->checkpoint->tensors;
-    seen[i] = true;
+    s->seen[i] = true;
     s->checkpoint->tensors[i].quantizable = arch_quantizable(rule->role);
+    s->checkpoint->tensors[i].transposed = rule->transposed;
     return check_tensor(s, *out, rule);
 }
 
-static Status find_needed(Source *s, Arena *a, bool *seen)
+static bool on_layer(const Source *s, const TensorRule *rule, int64_t layer)
+{
+    return !rule->on || rule->on >> s->config.layers[layer].mixer & 1;
+}
+
+/* A tensor a layer, or, of those whose names count heads, one for each of them. */
+static Status find_of_layer(Source *s, const TensorRule *rule, int64_t layer)
+{
+    const ModelTensor **out = &s->of_layers[layer * N_LAYER_ROLES + rule->role], *other;
+    const char         *star = strchr(rule->name, '*');
+    const ModelConfig  *m = &s->config.model;
+    TRY(find_tensor(out, s, rule, layer, 0));
+    if (!strchr(star + 1, '*'))
+        return OK;
+    s->by_head[rule->role] = rule;
+    int64_t n = rule->role == ROLE_Q_NORM ? model_query_heads(m) : model_key_heads(m);
+    for (int64_t h = 1; h < n; h++)
+        TRY(find_tensor(&other, s, rule, layer, h));
+    return OK;
+}
+
+const ModelTensor *source_head_tensor(const Source *s, int64_t layer, TensorRole role,
+                                      int64_t head)
+{
+    if (!s->by_head[role])
+        return head == 0 ? source_tensor(s, layer, role) : NULL;
+    return find_named(s, s->by_head[role], layer, head);
+}
+
+static Status find_needed(Source *s, Arena *a)
 {
     const Arch *arch = s->config.arch;
     int64_t     n_layers = s->config.model.n_layers;
     ARENA_NEW(s->of_layers, a, n_layers * N_LAYER_ROLES);
+    ARENA_NEW(s->seen, a, s->checkpoint->n);
     for (const TensorRule *r = arch->rules; r < arch->rules + arch->n_rules; r++) {
         if (!arch_present(r, &s->config.keys))
             continue;
         if (r->role >= N_LAYER_ROLES) {
-            TRY(find_tensor(&s->of_model[r->role - N_LAYER_ROLES], s, seen, r, 0));
+            TRY(find_tensor(&s->of_model[r->role - N_LAYER_ROLES], s, r, 0, 0));
             continue;
         }
         for (int64_t l = 0; l < n_layers; l++)
-            TRY(find_tensor(&s->of_layers[l * N_LAYER_ROLES + r->role], s, seen, r, l));
+            if (on_layer(s, r, l))
+                TRY(find_of_layer(s, r, l));
     }
     return OK;
 }
@@ -116,29 +207,32 @@ static Status find_needed(Source *s, Arena *a, bool *seen)
 static Status check_left_over(const Source *s, const ModelTensor *t)
 {
     const Arch *arch = s->config.arch;
+    const TensorRule *known = NULL;
     if (arch_ignores(t->name))
         return OK;
     for (const TensorRule *r = arch->rules; r < arch->rules + arch->n_rules; r++) {
-        if (!rule_matches(r, t->name))
+        if (!rule_matches(arch, r, t->name))
             continue;
         if (r->when == WHEN_UNTIED)
             return OK;  // a copy of the embedding: tied models may ship it
-        if (arch_present(r, &s->config.keys))
-            FAIL(ERR_SHAPE, "%s/%s: tensor %s, but %s has num_hidden_layers %lld", s->folder,
-                 t->file, t->name, s->described, (long long)s->config.model.n_layers);
-        FAIL(ERR_UNSUPPORTED, "%s/%s: tensor %s, but %s has no %s", s->folder, t->file,
-             t->name, s->described, r->when == WHEN_MLP_BIAS ? "mlp_bias" : "attention_bias");
+        known = r;
     }
+    if (known && arch_present(known, &s->config.keys))
+        FAIL(ERR_SHAPE, "%s/%s: tensor %s, but %s has num_hidden_layers %lld", s->folder,
+             t->file, t->name, s->described, (long long)s->config.model.n_layers);
+    if (known)
+        FAIL(ERR_UNSUPPORTED, "%s/%s: tensor %s, but %s has no %s", s->folder, t->file,
+             t->name, s->described, arch_reason(known->when));
     FAIL(ERR_UNSUPPORTED, "%s/%s: tensor %s is not part of %s", s->folder, t->file, t->name,
          arch->architecture);
 }
 
-static Status sort_out(Source *s, Arena *a, const bool *seen)
+static Status sort_out(Source *s, Arena *a)
 {
     const Checkpoint *c = s->checkpoint;
     ARENA_NEW(s->used, a, c->n);
     for (int64_t i = 0; i < c->n; i++)
-        if (seen[i])
+        if (s->seen[i])
             s->used[s->n_used++] = c->tensors[i];
         else
             TRY(check_left_over(s, &c->tensors[i]));
@@ -186,13 +280,11 @@ static Status open_gguf(Source *s, Arena *a, const char *file)
 
 static Status open_parts(Source *s, Arena *a)
 {
-    bool       *seen;
     const char *gguf;
     TRY(gguf_file_find(&gguf, a, s->path));
     TRY(gguf ? open_gguf(s, a, gguf) : open_folder(s, a));
-    ARENA_NEW(seen, a, s->checkpoint->n);
-    TRY(find_needed(s, a, seen));
-    return sort_out(s, a, seen);
+    TRY(find_needed(s, a));
+    return sort_out(s, a);
 }
 
 Status source_open(Source *s, Arena *a, const char *path)
@@ -220,28 +312,4 @@ const ModelTensor *source_tensor(const Source *s, int64_t layer, TensorRole role
     if (role >= N_LAYER_ROLES)
         return s->of_model[role - N_LAYER_ROLES];
     return s->of_layers[layer * N_LAYER_ROLES + role];
-}
-
-/* --- order of the heads --- */
-
-int64_t source_n_heads(const Config *c, WeightKind kind)
-{
-    const ModelConfig *m = &c->model;
-    return (kind == W_Q ? m->n_heads : m->n_groups) * m->n_maps;
-}
-
-int64_t source_head(const Config *c, WeightKind kind, int64_t j)
-{
-    const ModelConfig *m = &c->model;
-    int64_t            N = c->keys.num_attention_heads, K = c->keys.num_key_value_heads;
-    if (c->arch->pairing == PAIR_NONE)
-        return j;
-    /* Pairing by halves: map (of v: half) j % 2 of differential head or group
-     * j / 2 lies half of all heads further on. */
-    if (kind == W_Q)
-        return j / 2 + j % 2 * m->n_heads;
-    if (K % 2 == 0)
-        return j / 2 + j % 2 * (K / 2);
-    /* One group a head: the key-value head that its query head uses. */
-    return (j / 2 + j % 2 * m->n_heads) / (N / K);
 }

@@ -15,6 +15,8 @@ typedef struct {
     Checkpoint         *checkpoint;  // in the arena
     const ModelTensor **of_layers;   // [n_layers,N_LAYER_ROLES], NULL where there is none
     const ModelTensor  *of_model[N_ROLES - N_LAYER_ROLES];
+    const TensorRule   *by_head[N_LAYER_ROLES];     // one tensor for each head, or NULL
+    bool               *seen;        // [checkpoint->n] asked for
     ModelTensor        *used;        // [n_used] what the model uses, by name
     int64_t             n_used;
 } Source;
@@ -26,12 +28,22 @@ void            source_close(Source *s);
 /* NULL where the model has no such tensor; layer counts for roles of layers only. */
 const ModelTensor *source_tensor(const Source *s, int64_t layer, TensorRole role);
 
+/* That of one head, where each has its own; NULL past the last. */
+const ModelTensor *source_head_tensor(const Source *s, int64_t layer, TensorRole role,
+                                      int64_t head);
+
 /* All of t as f32 into out, all finite. ERR_RANGE names the first NaN or
  * infinity and its place. The file's pages do not stay in memory. */
 MUST_USE Status source_read(float *out, const Source *s, const ModelTensor *t);
 /* Its rows first .. first + n only; tensors of two dims. */
 MUST_USE Status source_read_rows(float *out, const Source *s, const ModelTensor *t,
                                  int64_t first, int64_t n);
+
+/* A matrix as the products take it, [outputs, inputs], however it is stored: its shape, and
+ * all of it. */
+Tensor source_matrix_shape(const ModelTensor *t);
+MUST_USE Status source_read_matrix(float *out, Arena *scratch, const Source *s,
+                                   const ModelTensor *t);
 
 /* All of t as codes in a, rows in the checkpoint's order. codes is NULL where t is
  * plain or of groups that the products do not take: then source_read. Fails like it. */
@@ -40,11 +52,5 @@ MUST_USE Status source_codes(Codes *out, Arena *a, const Source *s, const ModelT
 /* lambda of a layer of a differential model, from its four vectors. ERR_RANGE
  * where it is not finite. */
 MUST_USE Status source_lambda(double *out, Arena *scratch, const Source *s, int64_t layer);
-
-/* Canonical order of the heads of q, k or v: row j of heads (head_dim rows
- * each) comes from head source_head(...) of the checkpoint. kind W_Q, W_K, W_V. */
-int64_t source_head(const Config *c, WeightKind kind, int64_t j);
-/* Heads there are of it, in canonical order. */
-int64_t source_n_heads(const Config *c, WeightKind kind);
 
 #endif

@@ -122,6 +122,40 @@ Status source_read_rows(float *out, const Source *s, const ModelTensor *t, int64
     return read_items(out, s, t, first * cols, n * cols);
 }
 
+Tensor source_matrix_shape(const ModelTensor *t)
+{
+    const int64_t *shape = t->view.shape;
+    return t->transposed ? tensor_2d(DTYPE_F32, NULL, shape[1], shape[0])
+                         : tensor_2d(DTYPE_F32, NULL, shape[0], shape[1]);
+}
+
+/* out [cols,rows] of x [rows,cols], a block at a time. */
+static void transpose(float *out, const float *x, int64_t rows, int64_t cols)
+{
+    enum { BLOCK = 32 };
+#pragma omp parallel for schedule(static)
+    for (int64_t c0 = 0; c0 < cols; c0 += BLOCK)
+        for (int64_t r0 = 0; r0 < rows; r0 += BLOCK)
+            for (int64_t c = c0; c < i64_min(c0 + BLOCK, cols); c++)
+                for (int64_t r = r0; r < i64_min(r0 + BLOCK, rows); r++)
+                    out[c * rows + r] = x[r * cols + c];
+}
+
+Status source_read_matrix(float *out, Arena *scratch, const Source *s, const ModelTensor *t)
+{
+    ArenaMark mark = arena_mark(scratch);
+    float    *stored;
+    if (!t->transposed)
+        return source_read(out, s, t);
+    stored = arena_raw(scratch, tensor_count(&t->view), sizeof *stored);
+    if (!stored)
+        FAIL(ERR_MEMORY, "out of memory: tensor %s", t->name);
+    TRY(source_read(stored, s, t));
+    transpose(out, stored, t->view.shape[0], t->view.shape[1]);
+    arena_rewind(scratch, mark);
+    return OK;
+}
+
 Status source_codes(Codes *out, Arena *a, const Source *s, const ModelTensor *t)
 {
     *out = (Codes){0};
@@ -143,7 +177,7 @@ Status source_lambda(double *out, Arena *scratch, const Source *s, int64_t layer
     for (int i = 0; i < 4; i++)
         TRY(source_read(v + i * d, s,
                         source_tensor(s, layer, (TensorRole)(ROLE_LAMBDA_Q1 + i))));
-    *out = diff_lambda(v, v + d, v + 2 * d, v + 3 * d, d, diff_lambda_init(layer));
+    *out = diff_lambda(v, v + d, v + 2 * d, v + 3 * d, d, diff_lambda_init(layer + s->config.arch->lambda_shift));
     arena_rewind(scratch, mark);
     if (!isfinite((float)*out))
         FAIL(ERR_RANGE, "%s: lambda of layer %lld is %g, expected a finite number", s->path,

@@ -11,8 +11,12 @@
 Tap tap_of_weight(WeightKind kind)
 {
     static const Tap TAPS[N_WEIGHTS] = {
-        [W_Q] = TAP_QKV_IN, [W_K] = TAP_QKV_IN, [W_V] = TAP_QKV_IN, [W_O] = TAP_O_IN,
-        [W_GATE] = TAP_MLP_IN, [W_UP] = TAP_MLP_IN, [W_DOWN] = TAP_DOWN_IN};
+        [W_Q] = TAP_QKV_IN,      [W_K] = TAP_QKV_IN,      [W_V] = TAP_QKV_IN,
+        [W_QKV] = TAP_QKV_IN,    [W_LAMBDA] = TAP_QKV_IN, [W_SSM_IN] = TAP_QKV_IN,
+        [W_SSM_U] = TAP_QKV_IN,  [W_SSM_Z] = TAP_QKV_IN,  [W_O] = TAP_O_IN,
+        [W_GATE] = TAP_MLP_IN,   [W_UP] = TAP_MLP_IN,     [W_GATE_UP] = TAP_MLP_IN,
+        [W_DOWN] = TAP_DOWN_IN,  [W_SSM_X] = TAP_HIDDEN,  [W_SSM_RANK] = TAP_HIDDEN,
+        [W_SSM_BC] = TAP_HIDDEN, [W_SSM_DT] = TAP_HIDDEN};
     CHECK((unsigned)kind < N_WEIGHTS);
     return TAPS[kind];
 }
@@ -22,33 +26,78 @@ static int64_t batch_rows(const Calibration *c)
     return c->batch_tokens ? c->batch_tokens : SCORE_BATCH_TOKENS;
 }
 
-/* --- the text's embeddings --- */
+/* --- what is kept of the text --- */
 
-static Status embed_rows(Calibration *c, int64_t first, int64_t n)
+static Status keep_rows(float **out, Arena *a, int64_t T, int64_t width, const char *what)
 {
-    Backend  *be = c->model->backend;
-    int64_t   C = c->model->config.hidden;
-    ArenaMark mark = backend_mark(be);
-    Tensor    x;
+    *out = arena_raw(a, T * width, sizeof **out);
+    if (!*out)
+        FAIL(ERR_MEMORY, "out of memory: %s of %lld tokens", what, (long long)T);
+    return OK;
+}
+
+/* Does another layer read this one's keys and values? */
+static bool lends_keys(const ModelConfig *c, int64_t layer)
+{
+    for (int64_t l = layer + 1; l < c->n_layers; l++)
+        if (c->layers[l].keys_of == layer)
+            return true;
+    return false;
+}
+
+static bool has_mixer(const ModelConfig *c, Mixer mixer)
+{
+    for (int64_t l = 0; l < c->n_layers; l++)
+        if (c->layers[l].mixer == mixer)
+            return true;
+    return false;
+}
+
+/* x: rows of a batch on the host; the layer's input becomes embeddings. */
+static Status embed_batch(Calibration *c, const Batch *batch, const int32_t *ids, float *x)
+{
+    Model    *m = c->model;
+    Pass      p = {.m = m, .batch = batch, .quant = {.bits = 16}};
+    ArenaMark mark = backend_mark(m->backend);
     Status    s = OK;
-    GUARD(backend_tensor(be, &x, 2, (int64_t[]){n, C}));
-    GUARD(op_embed(be, &x, &c->model->embed, c->text->ids + first));
-    GUARD(backend_download(be, c->hidden + first * C, &x));
+    GUARD(forward_open(&p));
+    GUARD(forward_embed(&p, ids));
+    GUARD(backend_download(m->backend, x, &p.x));
 out:
-    backend_rewind(be, mark);
+    backend_rewind(m->backend, mark);
+    return s;
+}
+
+static Status embed_text(Calibration *c)
+{
+    const Sequences *text = c->text;
+    Arena            scratch = {0};
+    Status           s = OK;
+    for (int64_t first = 0, end; first < text->n; first = end) {
+        Batch   batch;
+        int64_t at = text->start[first];
+        end = sequences_end(text, first, batch_rows(c));
+        GUARD(sequences_batch(&batch, &scratch, text, first, end));
+        GUARD(embed_batch(c, &batch, text->ids + at, c->hidden + at * c->model->config.hidden));
+    }
+out:
+    arena_close(&scratch);
     return s;
 }
 
 Status calibration_open(Calibration *c, Arena *a, Model *m, const Sequences *text)
 {
-    int64_t T = text->start[text->n];
+    const ModelConfig *config = &m->config;
+    int64_t            T = text->start[text->n];
     *c = (Calibration){.model = m, .text = text};
-    c->hidden = arena_raw(a, T * m->config.hidden, sizeof *c->hidden);
-    if (!c->hidden)
-        FAIL(ERR_MEMORY, "out of memory: hidden states of %lld tokens", (long long)T);
-    for (int64_t t = 0; t < T; t += SCORE_BATCH_TOKENS)
-        TRY(embed_rows(c, t, i64_min(SCORE_BATCH_TOKENS, T - t)));
-    return OK;
+    TRY(keep_rows(&c->hidden, a, T, config->hidden, "hidden states"));
+    if (has_mixer(config, MIX_MEMORY))
+        TRY(keep_rows(&c->memory, a, T, config->inner, "memory"));
+    if (has_mixer(config, MIX_CROSS)) {
+        TRY(keep_rows(&c->keys, a, T, model_key_width(config), "keys"));
+        TRY(keep_rows(&c->values, a, T, model_value_width(config), "values"));
+    }
+    return embed_text(c);
 }
 
 /* --- one layer --- */
@@ -64,21 +113,55 @@ typedef struct {
     char         what[64];   // "layer 3, o_in"
 } LayerRun;
 
-/* x: input of the layer, on the host, rows of the batch. */
-static Status run_batch(LayerRun *r, const Batch *batch, float *x)
+/* What layers before this one have left for it. */
+static Status bring(const LayerRun *r, Pass *p, int64_t row)
 {
-    Model        *m = r->c->model;
+    const Calibration *c = r->c;
+    Backend           *be = c->model->backend;
+    Mixer              mixer = c->model->config.layers[r->layer].mixer;
+    if (mixer == MIX_MEMORY)
+        TRY(backend_upload(be, &p->memory, c->memory + row * p->memory.shape[1]));
+    if (mixer != MIX_CROSS)
+        return OK;
+    TRY(backend_upload(be, &p->k, c->keys + row * p->k.shape[1]));
+    return backend_upload(be, &p->v, c->values + row * p->v.shape[1]);
+}
+
+/* And what it leaves for layers after it. */
+static Status take(const LayerRun *r, const Pass *p, int64_t row)
+{
+    Calibration *c = r->c;
+    Backend     *be = c->model->backend;
+    Mixer        mixer = c->model->config.layers[r->layer].mixer;
+    if (c->memory && mixer == MIX_MAMBA)
+        return backend_download(be, c->memory + row * p->memory.shape[1], &p->memory);
+    if (!c->keys || mixer != MIX_ATTENTION || !lends_keys(&c->model->config, r->layer))
+        return OK;
+    TRY(backend_download(be, c->keys + row * p->k.shape[1], &p->k));
+    return backend_download(be, c->values + row * p->v.shape[1], &p->v);
+}
+
+/* The batch whose first row is `row` of the text. */
+static Status run_batch(LayerRun *r, const Batch *batch, int64_t row)
+{
+    Calibration  *c = r->c;
+    Model        *m = c->model;
+    float        *x = c->hidden + row * m->config.hidden;
     Pass          p = {.m = m, .batch = batch, .quant = {.bits = 16}};
     ArenaMark     mark = backend_mark(m->backend);
     const Tensor *at;
     Status        s = OK;
     GUARD(forward_open(&p));
     GUARD(backend_upload(m->backend, &p.x, x));
-    GUARD((r->c->attended ? forward_mlp : forward_layer)(&p, r->layer, r->tap, &at));
-    if (r->stats)
+    GUARD(bring(r, &p, row));
+    GUARD((c->attended ? forward_mlp : forward_layer)(&p, r->layer, r->tap, &at));
+    if (r->stats) {
         s = input_stats_add(r->stats, &r->scratch, m->backend, at, r->what);
-    else
-        s = backend_download(m->backend, x, &p.x);
+        goto out;
+    }
+    GUARD(backend_download(m->backend, x, &p.x));
+    if (!c->attended)
+        s = take(r, &p, row);
 out:
     backend_rewind(m->backend, mark);
     return s;
@@ -93,7 +176,7 @@ static Status run_batches(LayerRun *r)
         Batch     batch;
         end = sequences_end(text, first, batch_rows(c));
         TRY(sequences_batch(&batch, &r->scratch, text, first, end));
-        TRY(run_batch(r, &batch, c->hidden + text->start[first] * c->model->config.hidden));
+        TRY(run_batch(r, &batch, text->start[first]));
         arena_rewind(&r->scratch, mark);
         progress_step(c->progress, text->start[end], text->start[text->n], r->what);
     }
@@ -114,7 +197,7 @@ Status calibration_inputs(InputStats *out, Arena *a, Calibration *c, int64_t lay
                           bool with_gram)
 {
     CHECK(tap != TAP_HIDDEN && (!c->attended || tap == TAP_MLP_IN || tap == TAP_DOWN_IN));
-    TRY(input_stats_init(out, a, tap_channels(&c->model->config, tap), with_gram));
+    TRY(input_stats_init(out, a, tap_channels(&c->model->config, tap, layer), with_gram));
     TRY(run_layer(c, layer, tap, out));
     input_stats_close(out);
     return OK;
@@ -123,6 +206,8 @@ Status calibration_inputs(InputStats *out, Arena *a, Calibration *c, int64_t lay
 Status calibration_attend(Calibration *c, int64_t layer)
 {
     CHECK(!c->attended);
+    if (c->model->config.residual == RESIDUAL_PARALLEL)
+        return OK;
     TRY(run_layer(c, layer, TAP_MLP_IN, NULL));
     c->attended = true;
     return OK;

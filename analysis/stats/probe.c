@@ -1,11 +1,11 @@
 /* probe.c - makes the records that a forward pass fills. */
 #include "analysis/stats/summary.h"
 
-int64_t tap_channels(const ModelConfig *c, Tap tap)
+int64_t tap_channels(const ModelConfig *c, Tap tap, int64_t layer)
 {
     switch (tap) {
     case TAP_O_IN:
-        return c->n_heads * c->n_maps * c->head_dim;
+        return model_attends(c, layer) ? model_out_width(c) : c->inner;
     case TAP_DOWN_IN:
         return c->inter;
     default:
@@ -31,7 +31,7 @@ Status probe_init(Probe *p, Arena *a, const Model *m, int64_t n_positions)
     for (int t = 0; t < N_TAPS; t++) {
         ARENA_NEW(p->values[t], a, c->n_layers);
         for (int64_t l = 0; l < c->n_layers; l++)
-            TRY(value_record_init(&p->values[t][l], a, (int32_t)l, tap_channels(c, (Tap)t),
+            TRY(value_record_init(&p->values[t][l], a, (int32_t)l, tap_channels(c, (Tap)t, l),
                                   n_positions));
     }
     return OK;

@@ -41,6 +41,6 @@ MUST_USE Status summary_add(SeriesSet *set, void *data_out, SeriesType type, con
                             int n_dims, const char *const *dims, const int64_t *shape);
 
 const char *tap_name(Tap tap);   // "hidden", "qkv_in", ...
-int64_t     tap_channels(const ModelConfig *c, Tap tap);  // values a row
+int64_t     tap_channels(const ModelConfig *c, Tap tap, int64_t layer);  // values a row
 
 #endif

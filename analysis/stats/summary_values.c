@@ -29,10 +29,19 @@ static Status shared_figures(SeriesSet *set, const ValueRecord *r, int64_t n, Ta
     return summary_peaks(set, name, "", peaks, n, false);
 }
 
+/* Layers of a hybrid differ; the places that one does not have stay 0. */
+static int64_t widest(const ValueRecord *r, int64_t n)
+{
+    int64_t C = 0;
+    for (int64_t l = 0; l < n; l++)
+        C = i64_max(C, r[l].n_channels);
+    return C;
+}
+
 static Status channel_figures(SeriesSet *set, const ValueRecord *r, int64_t n, Tap tap)
 {
     const char *name = tap_name(tap), *channel;
-    int64_t     C = r[0].n_channels, P = r[0].n_positions;
+    int64_t     C = widest(r, n), P = r[0].n_positions;
     float *by_channel = NULL, *by_position = NULL;
     uint64_t   *over_6 = NULL;
     if (!(channel = arena_printf(set->arena, "%s_channel", name)))
@@ -47,8 +56,9 @@ static Status channel_figures(SeriesSet *set, const ValueRecord *r, int64_t n, T
                     "Largest magnitude at each position of a window.", 2,
                     (const char *const[]){"layer", "position"}, (int64_t[]){n, P}));
     for (int64_t l = 0; l < n; l++) {
-        memcpy(by_channel + l * C, r[l].channel_absmax, (size_t)C * sizeof(float));
-        memcpy(over_6 + l * C, r[l].channel_over_6, (size_t)C * sizeof(uint64_t));
+        size_t own = (size_t)r[l].n_channels;
+        memcpy(by_channel + l * C, r[l].channel_absmax, own * sizeof(float));
+        memcpy(over_6 + l * C, r[l].channel_over_6, own * sizeof(uint64_t));
         memcpy(by_position + l * P, r[l].position_absmax, (size_t)P * sizeof(float));
     }
     return OK;

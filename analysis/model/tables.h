@@ -1,0 +1,17 @@
+/* tables.h - what a model has once: the embedding, positions, the norm before the head; and
+ * the matrices between an embedding and hidden states of different widths (OPT-350m), which
+ * are multiplied into the embedding and the head, so that no one else sees them. */
+#ifndef DQ_TABLES_H
+#define DQ_TABLES_H
+
+#include "analysis/model/source.h"
+
+/* m->embed, positions and norm. room: as many floats as the largest of them, or NULL. */
+MUST_USE Status model_tables(Model *m, Arena *scratch, float *room, const Source *s);
+
+/* Does the head read another width than the hidden states have? */
+bool tables_project(const Source *s);
+/* *w [V,E], the head as stored, becomes [V,C] in scratch where it does. */
+MUST_USE Status tables_head(const float **w, Arena *scratch, Backend *be, const Source *s);
+
+#endif
