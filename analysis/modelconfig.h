@@ -38,6 +38,7 @@ typedef enum {
 typedef struct {
     Mixer   mixer;
     int64_t reach;      // keys that a query sees, itself among them; 0: all before it
+    double  scale;      // of the logits, beside 1 / sqrt(d): 1, mostly
     int64_t keys_of;    // layer whose keys and values it reads: its own number, mostly
 } LayerConfig;
 

@@ -27,7 +27,7 @@ typedef struct {
     Tensor  bias;           // [N] f32, data NULL when there is none
 } Linear;
 
-typedef enum { ACT_SILU, ACT_GELU, ACT_GELU_TANH, ACT_RELU, ACT_SIGMOID, N_ACTS } Activation;
+typedef enum { ACT_SILU, ACT_GELU, ACT_GELU_TANH, ACT_RELU, N_ACTS } Activation;
 
 /* Sequences of a batch lie one after another in the rows of every tensor.
  * Row t of sequence b: start[b] <= t < start[b + 1]. */
@@ -173,6 +173,7 @@ typedef struct {
                    const Scan *, const Batch *, Tensor *state);
     Status (*add)(Backend *, Tensor *y, const Tensor *x);
     Status (*copy)(Backend *, Tensor *y, const Tensor *x);
+    Status (*sigmoid)(Backend *, Tensor *x);
     Status (*fakequant_rows)(Backend *, Tensor *x, const Batch *, const RowRounding *);
     Status (*fakequant_kv)(Backend *, Tensor *k, Tensor *v, const Batch *, int64_t head_dim,
                            int bits);
@@ -254,6 +255,8 @@ MUST_USE Status op_scan(Backend *be, Tensor *y, const Tensor *u, const Tensor *d
 MUST_USE Status op_add(Backend *be, Tensor *y, const Tensor *x);
 /* y = x, same shape, apart */
 MUST_USE Status op_copy(Backend *be, Tensor *y, const Tensor *x);
+/* x = 1 / (1 + exp(-x)) */
+MUST_USE Status op_sigmoid(Backend *be, Tensor *x);
 /* Rounds x [T,K] in place. NaN or infinity makes all that share its scale NaN; zeros stay.
  * ERR_UNSUPPORTED for other bits. */
 MUST_USE Status op_fakequant_rows(Backend *be, Tensor *x, const Batch *batch,

@@ -82,15 +82,34 @@ Status op_poly_glu(Backend *be, Tensor *gate, const Tensor *up, const float poly
     return be->ops->poly_glu(be, gate, up, poly);
 }
 
-Status op_add(Backend *be, Tensor *y, const Tensor *x)
+/* Two tensors that are gone through side by side. */
+static Status check_alike(const char *op, const Tensor *y, const Tensor *x)
 {
     char a[128], b[128];
     bool same = x->n_dims == y->n_dims && x->dtype == DTYPE_F32 && y->dtype == DTYPE_F32;
     for (int i = 0; same && i < x->n_dims; i++)
         same = x->shape[i] == y->shape[i];
     if (!same)
-        FAIL(ERR_SHAPE, "add: %s %s to %s %s, expected F32 of one shape",
+        FAIL(ERR_SHAPE, "%s: %s %s to %s %s, expected F32 of one shape", op,
              dtype_name(x->dtype), tensor_shape_text(x, a), dtype_name(y->dtype),
              tensor_shape_text(y, b));
+    return OK;
+}
+
+Status op_add(Backend *be, Tensor *y, const Tensor *x)
+{
+    TRY(check_alike("add", y, x));
     return be->ops->add(be, y, x);
+}
+
+Status op_copy(Backend *be, Tensor *y, const Tensor *x)
+{
+    TRY(check_alike("copy", y, x));
+    return be->ops->copy(be, y, x);
+}
+
+Status op_sigmoid(Backend *be, Tensor *x)
+{
+    TRY(backend_check_2d("sigmoid", "x", x, -1, -1));
+    return be->ops->sigmoid(be, x);
 }

@@ -81,6 +81,7 @@ const char *arch_reason(TensorWhen when)
 {
     static const char *const REASONS[] = {
         [WHEN_ALWAYS] = "such layer",
+        [WHEN_THERE] = "such layer",
         [WHEN_UNTIED] = "head of its own",
         [WHEN_ATTENTION_BIAS] = "attention_bias",
         [WHEN_QKV_BIAS] = "bias of q, k and v",

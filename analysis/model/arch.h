@@ -32,6 +32,9 @@ typedef struct {
     int64_t     d_state, d_conv, expand, mamba_step;
     bool        mamba_proj_bias, head_bias;
     bool        scaled, scaled_by_layer, cross_attention;
+    double      top_theta, top_rotary;   // GPT-NeoX: names that its class does not read
+    int64_t     num_heads;
+    double      rotary_scaling_factor;
 } ConfigKeys;
 
 typedef enum {
@@ -71,6 +74,7 @@ typedef enum {
 /* What of the config a tensor is there for. */
 typedef enum {
     WHEN_ALWAYS,
+    WHEN_THERE,            // if the first layer has it, all do
     WHEN_UNTIED,
     WHEN_ATTENTION_BIAS,   // o's bias
     WHEN_QKV_BIAS,
@@ -117,6 +121,7 @@ typedef struct Arch {
     int               lambda_shift;  // lambda_init is of depth layer + lambda_shift
     bool              layer_norm;    // norms are LayerNorms
     bool              plain_mlp;     // no gate
+    bool              up_first;      // in W_GATE_UP the gate comes second
     bool              partial;       // RoPE may leave some dims of a head as they are
     const char       *prefix;        // of names, that files may leave out; or NULL
     ConfigKeys        defaults;      // of the model's own class

@@ -97,7 +97,8 @@ static Status find_activation(Activation *out, const char *name, const char *pat
         {"silu", ACT_SILU},          {"swish", ACT_SILU},
         {"gelu", ACT_GELU},          {"gelu_new", ACT_GELU_TANH},
         {"relu", ACT_RELU},          {"gelu_pytorch_tanh", ACT_GELU_TANH},
-        {"gelu_fast", ACT_GELU_TANH},
+        {"gelu_fast", ACT_GELU_TANH}, {"gelu_accurate", ACT_GELU_TANH},
+        {"gelu_python_tanh", ACT_GELU_TANH},
     };
     for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++)
         if (strcmp(name, NAMES[i].name) == 0) {
@@ -162,6 +163,9 @@ static Status read_keys(Config *c, const Json *root, const char *path)
     TRY(find_arch(c, root, path));
     c->keys = c->arch->defaults;
     TRY(keys_read(&c->keys, c->arch->keys, c->arch->n_keys, root, where));
+    const Json *kv = json_member(root, "num_key_value_heads");
+    if (kv && kv->kind == JSON_NULL)
+        c->keys.num_key_value_heads = 0;   // as many as heads, whatever the class's own number
     if (!c->keys.intermediate_size)
         c->keys.intermediate_size = 4 * c->keys.hidden_size;   // GPT-2
     if (!c->keys.embed_dim)
@@ -174,7 +178,7 @@ static Status plain_layers(Config *c, Arena *a)
 {
     ARENA_NEW(c->layers, a, c->model.n_layers);
     for (int64_t i = 0; i < c->model.n_layers; i++)
-        c->layers[i].keys_of = i;
+        c->layers[i] = (LayerConfig){.keys_of = i, .scale = 1};
     c->model.layers = c->layers;
     return OK;
 }

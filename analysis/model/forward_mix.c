@@ -72,7 +72,7 @@ static Attention attention_of(const Pass *p, int64_t layer)
         .shared_keys = c->shared_keys,
         .value_dim = c->value_dim,
         .reach = c->layers[layer].reach,
-        .scale = (float)(1.0 / sqrt((double)c->head_dim)),
+        .scale = (float)(c->layers[layer].scale / sqrt((double)c->head_dim)),
         .lambda = by_layer ? l->lambda : 0,
         .lambda_rows = c->lambda_rows ? p->lambda.data : NULL,
         .norm_eps = (float)c->head_norm_eps,
@@ -162,7 +162,7 @@ static Status attend(Pass *p, int64_t layer)
     TRY(make_keys(p, layer, &keys, &values));
     if (c->lambda_rows) {
         TRY(op_linear(be, &p->lambda, &p->n, &l->w[W_LAMBDA]));
-        TRY(op_glu(be, &p->lambda, NULL, ACT_SIGMOID));
+        TRY(op_sigmoid(be, &p->lambda));
     }
     Attention a = attention_of(p, layer);
     p->o = p->heads;

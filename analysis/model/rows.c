@@ -90,7 +90,7 @@ int64_t rows_source(const Config *c, WeightKind kind, WeightKind slot, int64_t i
 {
     if (kind <= W_V)
         return row_of_heads(c, kind, slot, i);
-    if (slot == W_GATE_UP && kind == W_UP)
+    if (slot == W_GATE_UP && (kind == W_UP) != c->arch->up_first)
         return c->model.inter + i;
     if (slot == W_SSM_IN && kind == W_SSM_Z)
         return c->model.inner + i;

@@ -188,7 +188,8 @@ static Status find_needed(Source *s, Arena *a)
     ARENA_NEW(s->of_layers, a, n_layers * N_LAYER_ROLES);
     ARENA_NEW(s->seen, a, s->checkpoint->n);
     for (const TensorRule *r = arch->rules; r < arch->rules + arch->n_rules; r++) {
-        if (!arch_present(r, &s->config.keys))
+        if (!arch_present(r, &s->config.keys) ||
+            (r->when == WHEN_THERE && !find_named(s, r, 0, 0)))
             continue;
         if (r->role >= N_LAYER_ROLES) {
             TRY(find_tensor(&s->of_model[r->role - N_LAYER_ROLES], s, r, 0, 0));

@@ -154,6 +154,8 @@ Status cpu_convolve(Backend *be, Tensor *y, const Tensor *x, const Tensor *w, co
 Status cpu_scan(Backend *be, Tensor *y, const Tensor *u, const Tensor *dt, const Tensor *bc,
                 const Scan *s, const Batch *batch, Tensor *state);
 Status cpu_add(Backend *be, Tensor *y, const Tensor *x);
+Status cpu_copy(Backend *be, Tensor *y, const Tensor *x);
+Status cpu_sigmoid(Backend *be, Tensor *x);
 Status cpu_fakequant_rows(Backend *be, Tensor *x, const Batch *batch, const RowRounding *r);
 Status cpu_fakequant_kv(Backend *be, Tensor *k, Tensor *v, const Batch *batch, int64_t head_dim,
                         int bits);

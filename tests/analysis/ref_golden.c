@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "analysis/model/safetensors.h"
 #include "kernels/cpufeat.h"
@@ -106,26 +107,69 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-Status golden_names(const char ***names, int64_t *n, Arena *a)
+/* Adds FOLDER/NAME for each folder in golden/FOLDER. */
+static Status add_names(const char **list, int64_t *count, int64_t most, Arena *a,
+                        const char *folder)
 {
-    enum { MOST = 256 };
-    const char *path = check_path("golden/models");
-    DIR        *dir = opendir(path);
+    char text[64];
+    snprintf(text, sizeof text, "golden/%s", folder);
+    const char    *path = check_path(text);
+    DIR           *dir = opendir(path);
+    struct dirent *entry;
     if (!dir)
         FAIL(ERR_IO, "%s: cannot be opened", path);
-    const char **list = arena_alloc(a, MOST, sizeof *list);
-    int64_t      count = 0;
-    struct dirent *entry;
-    while (list && count < MOST && (entry = readdir(dir)))
+    while (*count < most && (entry = readdir(dir)))
         if (entry->d_name[0] != '.')
-            list[count++] = arena_text(a, entry->d_name, strlen(entry->d_name));
+            list[(*count)++] = arena_printf(a, "%s/%s", folder, entry->d_name);
     closedir(dir);
-    if (!list || count == 0 || count == MOST)
-        FAIL(ERR_RANGE, "%s: %lld folders", path, (long long)count);
+    return OK;
+}
+
+Status golden_names(const char ***names, int64_t *n, Arena *a)
+{
+    static const char *const FOLDERS[] = {"models", "baselines", "variants"};
+    enum { MOST = 256 };
+    const char **list;
+    int64_t      count = 0;
+    ARENA_NEW(list, a, MOST);
+    for (size_t i = 0; i < sizeof FOLDERS / sizeof *FOLDERS; i++)
+        TRY(add_names(list, &count, MOST, a, FOLDERS[i]));
+    if (count == 0 || count == MOST)
+        FAIL(ERR_RANGE, "%lld golden folders", (long long)count);
     qsort(list, (size_t)count, sizeof *list, by_name);
     *names = list;
     *n = count;
     return OK;
+}
+
+/* Some have no config: what their files are called tells the layout. */
+const char *golden_folder(const char *name)
+{
+    static char text[4][512];
+    static int  turn;
+    char       *p = text[turn++ % 4], file[256];
+    snprintf(file, sizeof file, "golden/%s/config.json", name);
+    bool has_config = access(check_path(file), F_OK) == 0;
+    snprintf(file, sizeof file, "golden/%s", name);
+    snprintf(p, sizeof text[0], "%s%s", has_config ? "" : "unilm@", check_path(file));
+    return p;
+}
+
+const char *golden_file(const char *name)
+{
+    char file[256];
+    snprintf(file, sizeof file, "golden/%s/expected.safetensors", name);
+    return check_path(file);
+}
+
+int64_t golden_query_head(const Model *m, int64_t head, int64_t map)
+{
+    int64_t r = m->config.n_signals, block = head / r * (r + 1);
+    if (strcmp(m->arch, "DiffLlamaForCausalLM") == 0)
+        return head + map * m->config.n_heads;
+    if (m->config.n_maps == 1)
+        return head;
+    return map ? block + r : block + head % r;
 }
 
 /* --- the run ------------------------------------------------------------------ */

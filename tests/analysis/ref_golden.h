@@ -37,8 +37,13 @@ typedef struct {
 
 /* Reads expected.safetensors at path; everything is copied into a. */
 MUST_USE Status golden_read(Golden *g, Arena *a, const char *path);
-/* Names of the folders in golden/models, sorted. */
+/* Names of all folders, sorted: "models/diff_mha". */
 MUST_USE Status golden_names(const char ***names, int64_t *n, Arena *a);
+/* Where they lie, as model_load takes it, and what is expected. */
+const char *golden_folder(const char *name);
+const char *golden_file(const char *name);
+/* The checkpoint's number of the query head that is map `map` of output head `head`. */
+int64_t golden_query_head(const Model *m, int64_t head, int64_t map);
 
 /* subject_close after either outcome. */
 MUST_USE Status subject_open(Subject *s, const char *path, const ModelOptions *options,

@@ -31,13 +31,6 @@ static Sequences text(void)
     return (Sequences){.n = N_WINDOWS, .start = START, .ids = tokens()};
 }
 
-static const char *golden_path(const char *name)
-{
-    static char path[256];
-    snprintf(path, sizeof path, "golden/models/%s", name);
-    return check_path(path);
-}
-
 static bool same(const void *a, const void *b, int64_t n, size_t size)
 {
     return memcmp(a, b, (size_t)n * size) == 0;
@@ -72,7 +65,7 @@ static Status watch(const char *name, Dtype dtype)
     int64_t      number[N_WINDOWS] = {0};
     Batch        batch = {.n_sequences = N_WINDOWS, .start = start, .number = number};
     Model       *m = &watched.s.m;
-    TRY(subject_open(&watched.s, golden_path(name), &options, 2));
+    TRY(subject_open(&watched.s, golden_folder(name), &options, 2));
     CHECK(m->config.n_layers <= 4);
     for (int64_t l = 0; l < m->config.n_layers; l++)
         for (int kind = 0; kind < N_WEIGHTS; kind++)
@@ -102,7 +95,7 @@ static Status trail_open(Trail *t, const char *name, Dtype dtype, int n_threads)
 {
     *t = (Trail){.text = text()};
     TRY(backend_open(&t->be, "cpu", n_threads));
-    TRY(layers_open(&t->l, &t->a, golden_path(name)));
+    TRY(layers_open(&t->l, &t->a, golden_folder(name)));
     TRY(layers_model(&t->m, &t->a, &t->be, &t->l, dtype));
     CHECK(t->m.config.n_layers <= 4);
     for (int64_t i = 0; i < t->m.config.n_layers; i++)
@@ -242,8 +235,9 @@ static Status follow(Trail *t, const char *name, bool attend)
     return OK;
 }
 
-static const char *const NAMES[] = {"diff_wide", "diff_odd_kv", "diff_bias_gelu",
-                                    "llama_bias_gelu_tanh", "rope_dynamic"};
+static const char *const NAMES[] = {
+    "models/diff_wide", "models/diff_odd_kv", "models/diff_bias_gelu",
+    "models/llama_bias_gelu_tanh", "models/rope_dynamic"};
 enum { N_NAMES = sizeof NAMES / sizeof *NAMES };
 
 TEST(calibration_sees_what_the_products_see)
@@ -355,7 +349,7 @@ TEST(calibration_does_not_depend_on_batches)
     static const int64_t BATCHES[] = {1, 130, 1000000};
     Trail      t;
     InputStats a[N_INPUTS], b[N_INPUTS];
-    T_STATUS_OK(trail_open(&t, "diff_wide", DTYPE_F32, 2));
+    T_STATUS_OK(trail_open(&t, "models/diff_wide", DTYPE_F32, 2));
     T_STATUS_OK(all_inputs(a, &t, 0));
     for (int i = 0; i < 3; i++) {
         T_STATUS_OK(all_inputs(b, &t, BATCHES[i]));
@@ -374,7 +368,7 @@ TEST(calibration_without_gram_has_the_same_sums)
 {
     Trail      t;
     InputStats with[N_INPUTS], without;
-    T_STATUS_OK(trail_open(&t, "diff_gqa", DTYPE_F32, 2));
+    T_STATUS_OK(trail_open(&t, "models/diff_gqa", DTYPE_F32, 2));
     T_STATUS_OK(all_inputs(with, &t, 0));
     for (int i = 0; i < N_INPUTS; i++) {
         T_STATUS_OK(calibration_inputs(&without, &t.a, &t.c, 0, TAPS[i].tap, false));
@@ -403,7 +397,7 @@ TEST(calibration_tells_how_far_it_is)
     InputStats s;
     Steps      steps = {0};
     Progress   progress = {step, &steps};
-    T_STATUS_OK(trail_open(&t, "llama_gqa", DTYPE_F32, 2));
+    T_STATUS_OK(trail_open(&t, "models/llama_gqa", DTYPE_F32, 2));
     T_STATUS_OK(place(&t, 1, 0, N_WEIGHTS));
     t.c.progress = &progress;
     t.c.batch_tokens = 1;
@@ -418,7 +412,7 @@ TEST(calibration_on_no_text)
     static const int64_t none[1] = {0};
     Trail      t;
     InputStats s;
-    T_STATUS_OK(trail_open(&t, "llama_gqa", DTYPE_F32, 2));
+    T_STATUS_OK(trail_open(&t, "models/llama_gqa", DTYPE_F32, 2));
     T_STATUS_OK(place(&t, 0, 0, 0));
     t.text = (Sequences){.n = 0, .start = none};
     T_STATUS_OK(calibration_open(&t.c, &t.a, &t.m, &t.text));
@@ -434,7 +428,7 @@ TEST(calibration_names_what_is_not_finite)
 {
     Trail      t;
     InputStats s;
-    T_STATUS_OK(trail_open(&t, "diff_gqa", DTYPE_F32, 2));
+    T_STATUS_OK(trail_open(&t, "models/diff_gqa", DTYPE_F32, 2));
     T_STATUS_OK(place(&t, 0, 0, N_WEIGHTS));
     int64_t C = t.m.config.hidden;
     t.c.hidden[600 * C + 9] = NAN;
@@ -462,7 +456,7 @@ TEST(calibration_looks_at_no_weights_past_the_tap)
 {
     Trail      t;
     InputStats s;
-    T_STATUS_OK(trail_open(&t, "diff_gqa", DTYPE_F32, 2));
+    T_STATUS_OK(trail_open(&t, "models/diff_gqa", DTYPE_F32, 2));
     T_STATUS_OK(place(&t, 0, 0, 3));
     T_STATUS_OK(calibration_inputs(&s, &t.a, &t.c, 0, TAP_O_IN, true));
     T_FAILS(calibration_inputs(&s, &t.a, &t.c, 0, TAP_MLP_IN, true), ERR_SHAPE, "linear: ");
@@ -474,7 +468,7 @@ TEST(calibration_refuses_a_token_outside_the_vocabulary)
 {
     Trail   t;
     int32_t ids[N_ROWS];
-    T_STATUS_OK(trail_open(&t, "diff_gqa", DTYPE_F32, 2));
+    T_STATUS_OK(trail_open(&t, "models/diff_gqa", DTYPE_F32, 2));
     size_t used = t.be.arena.used;
     memcpy(ids, tokens(), sizeof ids);
     ids[300] = 101;
@@ -620,8 +614,8 @@ TEST(input_error_is_that_of_the_outputs)
     Trail      t;
     InputStats s;
     double     got = NAN, want = 0;
-    T_STATUS_OK(watch("diff_wide", DTYPE_F32));
-    T_STATUS_OK(trail_open(&t, "diff_wide", DTYPE_F32, 2));
+    T_STATUS_OK(watch("models/diff_wide", DTYPE_F32));
+    T_STATUS_OK(trail_open(&t, "models/diff_wide", DTYPE_F32, 2));
     T_STATUS_OK(place(&t, 0, 0, N_WEIGHTS));
     T_STATUS_OK(calibration_inputs(&s, &t.a, &t.c, 0, TAP_DOWN_IN, true));
     const LayerMatrix *m = &t.w[0].at[W_DOWN];
@@ -660,7 +654,7 @@ static Status whole_run(Trail *t, Arena *a)
 TEST(calibration_every_allocation_may_fail)
 {
     Trail t;
-    T_STATUS_OK(trail_open(&t, "diff_gqa", DTYPE_F32, 2));
+    T_STATUS_OK(trail_open(&t, "models/diff_gqa", DTYPE_F32, 2));
     T_STATUS_OK(place(&t, 0, 0, N_WEIGHTS));
     size_t  used = t.be.arena.used;
     int64_t k = 1;

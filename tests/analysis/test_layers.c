@@ -26,13 +26,6 @@ static bool same(const float *a, const float *b, int64_t n)
     return memcmp(a, b, (size_t)n * sizeof *a) == 0;
 }
 
-static const char *golden_path(const char *name)
-{
-    static char path[256];
-    snprintf(path, sizeof path, "golden/models/%s", name);
-    return check_path(path);
-}
-
 /* --- reading --- */
 
 static RefModel small(bool diff)
@@ -202,8 +195,8 @@ static Status compare(bool *good, const char *name, Dtype dtype)
     Parts        parts = {0};
     Run          a, b;
     Status       s = OK;
-    GUARD(subject_open(&whole, golden_path(name), &options, 2));
-    GUARD(parts_open(&parts, golden_path(name), dtype));
+    GUARD(subject_open(&whole, golden_folder(name), &options, 2));
+    GUARD(parts_open(&parts, golden_folder(name), dtype));
     GUARD(place_all(&parts));
     GUARD(run(&a, &whole));
     GUARD(run(&b, &parts.s));
@@ -238,7 +231,7 @@ TEST(layers_placed_give_the_logits_of_the_loader)
 TEST(layers_place_what_is_there)
 {
     Parts p;
-    T_STATUS_OK(parts_open(&p, golden_path("diff_odd_kv"), DTYPE_F32));
+    T_STATUS_OK(parts_open(&p, golden_folder("models/diff_odd_kv"), DTYPE_F32));
     LayerWeights w = p.w[1];
     Layer       *layer = &p.s.m.layers[1];
     w.norm[1] = NULL;
@@ -299,7 +292,7 @@ static Status changed_by_swaps(double *both, double *rows_only, const char *name
     Parts  p;
     Run    before, rows, after;
     Status s = OK;
-    GUARD(parts_open(&p, golden_path(name), DTYPE_F32));
+    GUARD(parts_open(&p, golden_folder(name), DTYPE_F32));
     int64_t n = N_TOKENS * p.s.m.config.vocab;
     int64_t head = p.w[0].at[W_V].n / p.s.m.config.head_dim - 1;
     GUARD(place_all(&p));
@@ -320,9 +313,10 @@ out:
 TEST(layers_know_which_columns_of_o_read_a_value_head)
 {
     static const char *const NAMES[] = {
-        "diff_bias_gelu", "diff_gqa",    "diff_gqa_six", "diff_mqa", "diff_odd_kv",
-        "diff_odd_kv_wide", "diff_one_head", "diff_wide", "llama_gqa", "llama_gqa_three",
-        "llama_mqa_relu", "llama_bias_gelu_tanh"};
+        "models/diff_bias_gelu", "models/diff_gqa", "models/diff_gqa_six", "models/diff_mqa",
+        "models/diff_odd_kv", "models/diff_odd_kv_wide", "models/diff_one_head",
+        "models/diff_wide", "models/llama_gqa", "models/llama_gqa_three",
+        "models/llama_mqa_relu", "models/llama_bias_gelu_tanh"};
     for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++) {
         double both = NAN, rows_only = NAN;
         T_STATUS_OK(changed_by_swaps(&both, &rows_only, NAMES[i]));
@@ -343,7 +337,7 @@ TEST(layers_every_allocation_may_fail)
         T_STATUS_OK(backend_open(&p.s.be, "cpu", 1));
         size_t used = p.s.be.arena.used;
         arena_fail_at(k);
-        s = layers_open(&p.l, &p.s.arena, golden_path("diff_bias_gelu"));
+        s = layers_open(&p.l, &p.s.arena, golden_folder("models/diff_bias_gelu"));
         if (s == OK) {
             s = layers_model(&p.s.m, &p.s.arena, &p.s.be, &p.l, DTYPE_F32);
             T_OK(s == OK || (!p.s.m.layers && p.s.be.arena.used == used));

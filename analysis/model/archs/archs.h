@@ -20,8 +20,6 @@
 #define KEY_LAYERS(name) KEY_COUNT(name, num_hidden_layers, true, 1, 1 << 14)
 #define KEY_HEADS(name) KEY_COUNT(name, num_attention_heads, true, 1, 1 << 14)
 #define KEY_KV_HEADS KEY_COUNT("num_key_value_heads", num_key_value_heads, false, 1, 1 << 14)
-#define KEY_KV_HEADS_NEEDED \
-    KEY_COUNT("num_key_value_heads", num_key_value_heads, true, 1, 1 << 14)
 #define KEY_HEAD_DIM KEY_COUNT("head_dim", head_dim, false, 2, 1 << 14)
 #define KEY_CONTEXT(name) KEY_COUNT(name, max_position_embeddings, false, 1, 1 << 30)
 #define KEY_BOS KEY_COUNT("bos_token_id", bos_token_id, false, -1, INT32_MAX)

@@ -1,4 +1,6 @@
 /* gpt2.c - GPT-2, whose matrices are stored transposed. architectures.md 8.2. */
+#include <math.h>
+
 #include "analysis/model/archs/archs.h"
 
 #define LAYER "transformer.h.*."
@@ -36,9 +38,12 @@ static const Key GPT2_KEYS[] = {
 static Status fit_gpt2(Config *c, Arena *a, const Json *root, const char *path)
 {
     (void)a, (void)root;
-    TRY(fit_refuse(!c->keys.scaled, path, "scale_attn_weights", "false is not supported"));
-    TRY(fit_refuse(c->keys.scaled_by_layer, path, "scale_attn_by_inverse_layer_idx",
-                   "true is not supported"));
+    for (int64_t l = 0; l < c->model.n_layers; l++) {
+        if (!c->keys.scaled)
+            c->layers[l].scale = sqrt((double)c->model.head_dim);
+        if (c->keys.scaled_by_layer)
+            c->layers[l].scale /= (double)(l + 1);
+    }
     return fit_refuse(c->keys.cross_attention, path, "add_cross_attention",
                       "true is not supported");
 }

@@ -43,8 +43,7 @@ static const TensorRule QWEN3_RULES[] = {
     KEYS_SIZES, KEY_EPS("rms_norm_eps"), KEY_KV_HEADS, KEY_HEAD_DIM, KEY_ROTARY,\
         KEY_FLAG("attention_bias", attention_bias), KEY_FLAG("attention_bias", qkv_bias)
 #define KEYS_MISTRAL \
-    KEYS_SIZES, KEY_EPS("rms_norm_eps"), KEY_KV_HEADS_NEEDED, KEY_HEAD_DIM, KEY_ROTARY, \
-        KEY_WINDOW
+    KEYS_SIZES, KEY_EPS("rms_norm_eps"), KEY_KV_HEADS, KEY_HEAD_DIM, KEY_ROTARY, KEY_WINDOW
 #define KEYS_QWEN                                                              \
     KEYS_MISTRAL, KEY_FLAG("use_sliding_window", use_sliding_window),          \
         KEY_COUNT("max_window_layers", max_window_layers, false, 0, 1 << 14)
@@ -72,6 +71,8 @@ static Status fit_diff(Config *c, Arena *a, const Json *root, const char *path)
 #define LIKE_LLAMA \
     .hidden_act = "silu", .rope_theta = 10000, .rotary = 1, .norm_weight = true, \
     .final_norm = true
+/* Numbers that are meant where a file leaves them out, whatever its other sizes. */
+#define QWEN .num_key_value_heads = 32, .sliding_window = 4096, .max_window_layers = 28
 /* A window is meant wherever there is a width. */
 #define WINDOW .sliding_window = 4096, .use_sliding_window = true
 
@@ -97,8 +98,9 @@ static const Arch ROWS[] = {
     {
         .architecture = "MistralForCausalLM",
         .model_type = "mistral",
-        .defaults = {LIKE_LLAMA, WINDOW, .max_position_embeddings = 4096 * 32,
-                     .norm_eps = 1e-6, .bos_token_id = 1, .eos_token_id = 2},
+        .defaults = {LIKE_LLAMA, WINDOW,
+                     .num_key_value_heads = 8, .max_position_embeddings = 4096 * 32, .norm_eps = 1e-6,
+                     .bos_token_id = 1, .eos_token_id = 2},
         KEYS(MISTRAL_KEYS),
         .fit = fit_windows,
         RULES(MISTRAL_RULES),
@@ -106,7 +108,7 @@ static const Arch ROWS[] = {
     {
         .architecture = "Qwen2ForCausalLM",
         .model_type = "qwen2",
-        .defaults = {LIKE_LLAMA, .sliding_window = 4096, .max_window_layers = 28,
+        .defaults = {LIKE_LLAMA, QWEN,
                      .max_position_embeddings = 32768, .norm_eps = 1e-6, .qkv_bias = true,
                      .bos_token_id = -1, .eos_token_id = -1},
         KEYS(QWEN2_KEYS),
@@ -116,7 +118,7 @@ static const Arch ROWS[] = {
     {
         .architecture = "Qwen3ForCausalLM",
         .model_type = "qwen3",
-        .defaults = {LIKE_LLAMA, .sliding_window = 4096, .max_window_layers = 28,
+        .defaults = {LIKE_LLAMA, QWEN,
                      .max_position_embeddings = 32768, .norm_eps = 1e-6, .head_dim = 128,
                      .qk_norm = true, .bos_token_id = -1, .eos_token_id = -1},
         KEYS(QWEN3_KEYS),

@@ -22,11 +22,29 @@ static const TensorRule NEOX_RULES[] = {
 };
 
 static const Key NEOX_KEYS[] = {
-    KEYS_SIZES, KEY_EPS("layer_norm_eps"), KEY_THETA("rotary_emb_base"),
-    KEY_NUMBER("rotary_pct", rotary, 1e-6, 1), KEY_ROTARY,
+    KEY_VOCAB, KEY_HIDDEN("hidden_size"), KEY_INTER("intermediate_size", true),
+    KEY_LAYERS("num_hidden_layers"), KEY_HEADS("num_attention_heads"), KEY_KV_HEADS,
+    KEY_CONTEXT("max_position_embeddings"), KEY_BOS, KEY_ACT("hidden_act"), KEY_TIED,
+    KEY_EPS("layer_norm_eps"), KEY_THETA("rotary_emb_base"),
+    KEY_NUMBER("rotary_pct", rotary, 1e-6, 1),
+    KEY_NUMBER("rope_theta", top_theta, 2, 1e15),
+    KEY_NUMBER("partial_rotary_factor", top_rotary, 1e-6, 1),
     KEY_FLAG("use_parallel_residual", parallel),
     KEY_FLAG("attention_bias", attention_bias), KEY_FLAG("attention_bias", qkv_bias),
 };
+
+/* transformers 5 reads neither rope_theta nor partial_rotary_factor where they stand alone. */
+static Status fit_neox(Config *c, Arena *a, const Json *root, const char *path)
+{
+    const ConfigKeys *k = &c->keys;
+    (void)a, (void)root;
+    TRY(fit_refuse(k->top_theta != 0 && k->top_theta != k->rope_theta, path, "rope_theta",
+                   "is not rotary_emb_base, which is what counts"));
+    TRY(fit_refuse(k->top_rotary != 0 && k->top_rotary != k->rotary, path,
+                   "partial_rotary_factor", "is not rotary_pct, which is what counts"));
+    return fit_refuse(k->num_key_value_heads != k->num_attention_heads, path,
+                      "num_key_value_heads", "expected num_attention_heads");
+}
 
 static const Arch ROWS[] = {
     {
@@ -42,6 +60,7 @@ static const Arch ROWS[] = {
                      .max_position_embeddings = 2048, .norm_eps = 1e-5, .bos_token_id = 0,
                      .eos_token_id = 2},
         KEYS(NEOX_KEYS),
+        .fit = fit_neox,
         RULES(NEOX_RULES),
     },
 };

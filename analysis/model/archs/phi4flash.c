@@ -42,7 +42,7 @@ static const TensorRule PHI4FLASH_RULES[] = {
 
 static const Key PHI4FLASH_KEYS[] = {
     KEY_VOCAB, KEY_HIDDEN("hidden_size"), KEY_INTER("intermediate_size", true),
-    KEY_LAYERS("num_hidden_layers"), KEY_HEADS("num_attention_heads"), KEY_KV_HEADS_NEEDED,
+    KEY_LAYERS("num_hidden_layers"), KEY_HEADS("num_attention_heads"), KEY_KV_HEADS,
     KEY_CONTEXT("max_position_embeddings"), KEY_BOS, KEY_ACT("hidden_act"), KEY_TIED,
     KEY_EPS("layer_norm_eps"),
     KEY_COUNT("mb_per_layer", mamba_step, false, 0, 1 << 14),

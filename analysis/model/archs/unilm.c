@@ -32,7 +32,7 @@ static const TensorRule SECOND_RULES[] = {
     MATRIX(ATTN "lambda_proj.weight", W_LAMBDA, DIM_HEADS, DIM_HIDDEN),
 };
 
-static const Key UNILM_KEYS[] = {KEYS_SIZES, KEY_KV_HEADS_NEEDED, KEY_HEAD_DIM,
+static const Key UNILM_KEYS[] = {KEYS_SIZES, KEY_KV_HEADS, KEY_HEAD_DIM,
                                  KEY_EPS("rms_norm_eps")};
 
 #define BLOCK                                                                      \
