@@ -26,21 +26,89 @@ static int64_t context_of(const Session *se, const ModelInfo *info)
 
 /* --- for people --- */
 
+static bool layers_alike(const LayerConfig *a, const LayerConfig *b)
+{
+    return a->mixer == b->mixer && a->reach == b->reach &&
+           (a->mixer != MIX_CROSS || a->keys_of == b->keys_of);
+}
+
+static bool first_of_its_kind(const ModelConfig *c, int64_t layer)
+{
+    for (int64_t i = 0; i < layer; i++)
+        if (layers_alike(&c->layers[i], &c->layers[layer]))
+            return false;
+    return true;
+}
+
+/* What mixes the positions: how many layers of each kind. */
+static void print_mixers(const ModelConfig *c)
+{
+    static const char *const NAMES[N_MIXERS] = {
+        [MIX_ATTENTION] = "attention", [MIX_CROSS] = "attention to the keys of layer",
+        [MIX_MAMBA] = "Mamba", [MIX_MEMORY] = "gated memory unit"};
+    const char *sign = "";
+    printf("  mixers      ");
+    for (int64_t kind = 0; kind < N_MIXERS; kind++)
+        for (int64_t first = 0; first < c->n_layers; first++) {
+            const LayerConfig *l = &c->layers[first];
+            int64_t            n = 0;
+            if (l->mixer != (Mixer)kind || !first_of_its_kind(c, first))
+                continue;
+            for (int64_t i = first; i < c->n_layers; i++)
+                n += layers_alike(l, &c->layers[i]);
+            printf("%s%lld x %s", sign, (long long)n, NAMES[kind]);
+            if (l->mixer == MIX_CROSS)
+                printf(" %lld", (long long)l->keys_of);
+            if (l->reach)
+                printf(" over %lld keys", (long long)l->reach);
+            sign = ", ";
+        }
+    printf("\n");
+}
+
+static void print_mlp(const ModelConfig *c)
+{
+    printf("  layers      %lld, hidden %lld, MLP %lld (%s%s), %s, vocabulary %lld%s\n",
+           (long long)c->n_layers, (long long)c->hidden, (long long)c->inter,
+           c->poly ? "PolyNorm" : activation_name(c->act), c->gated ? ", gated" : "",
+           c->centred ? "LayerNorm" : "RMSNorm", (long long)c->vocab, c->tied ? ", tied" : "");
+    if (c->residual != RESIDUAL_PRE)
+        printf("  residual    %s\n", c->residual == RESIDUAL_POST
+                                         ? "norms after attention and MLP"
+                                         : "attention and MLP side by side");
+}
+
+static void print_heads(const ModelInfo *info)
+{
+    const ModelConfig *c = &info->config;
+    printf("  heads       %lld of %lld map%s, %lld key-value group%s, width %lld",
+           (long long)c->n_heads, (long long)c->n_maps, c->n_maps > 1 ? "s" : "",
+           (long long)c->n_groups, c->n_groups > 1 ? "s" : "", (long long)c->head_dim);
+    if (c->n_signals > 1)
+        printf(", %lld of them to a noise map", (long long)c->n_signals);
+    printf("%s\n", c->qk_norm ? ", queries and keys normed" : "");
+    printf("  pairing     %s\n", info->pairing);
+}
+
+static void print_positions(const ModelConfig *c)
+{
+    if (c->rope.dims)
+        printf("  rope        %s, theta %g, %lld of %lld dims\n", ROPES[c->rope.kind],
+               c->rope.theta, (long long)c->rope.dims, (long long)c->head_dim);
+    else
+        printf("  rope        none%s\n", c->n_positions ? ", positions are learned" : "");
+    printf("  context     %lld\n", (long long)c->max_positions);
+}
+
 static void print_shape(const ModelInfo *info)
 {
     const ModelConfig *c = &info->config;
     char               count[32], size[32];
     printf("%s: %s\n", info->path, info->arch);
-    printf("  layers      %lld, hidden %lld, MLP %lld (%s), vocabulary %lld%s\n",
-           (long long)c->n_layers, (long long)c->hidden, (long long)c->inter,
-           activation_name(c->act), (long long)c->vocab, c->tied ? ", tied" : "");
-    printf("  heads       %lld of %lld map%s, %lld key-value group%s, width %lld\n",
-           (long long)c->n_heads, (long long)c->n_maps, c->n_maps > 1 ? "s" : "",
-           (long long)c->n_groups, c->n_groups > 1 ? "s" : "", (long long)c->head_dim);
-    printf("  pairing     %s\n", info->pairing);
-    printf("  rope        %s, theta %g, %lld of %lld dims\n", ROPES[c->rope.kind],
-           c->rope.theta, (long long)c->rope.dims, (long long)c->head_dim);
-    printf("  context     %lld\n", (long long)c->max_positions);
+    print_mlp(c);
+    print_mixers(c);
+    print_heads(info);
+    print_positions(c);
     printf("  parameters  %s, %s%s%s in %lld file%s\n", textbuf_count(count, info->n_params),
            size_text(size, info->n_bytes), info->quantization ? "" : " as ",
            info->quantization ? "" : dtype_name(info->stored), (long long)info->n_files,
@@ -53,12 +121,16 @@ static void print_shape(const ModelInfo *info)
 
 static void print_lambda(const ModelInfo *info)
 {
+    int64_t printed = 0;
+    if (info->config.lambda_rows)
+        printf("\nLambda is computed from each token.\n");
     if (!info->lambda)
         return;
-    printf("\nLambda of each layer (before training in brackets)\n ");
+    printf("\nLambda of each layer (before training in brackets)");
     for (int64_t l = 0; l < info->config.n_layers; l++)
-        printf(" %lld: %.4f (%.4f)%s", (long long)l, info->lambda[l], info->lambda_init[l],
-               l % 4 == 3 && l + 1 < info->config.n_layers ? "\n " : "");
+        if (model_attends(&info->config, l))
+            printf("%s %lld: %.4f (%.4f)", printed++ % 4 ? "" : "\n ", (long long)l,
+                   info->lambda[l], info->lambda_init[l]);
     printf("\n");
 }
 
@@ -149,6 +221,21 @@ static void json_memory(TextBuf *b, const ModelInfo *info, int64_t T)
     textbuf_add(b, "}, ");
 }
 
+static void json_mixers(TextBuf *b, const ModelConfig *c)
+{
+    static const char *const NAMES[N_MIXERS] = {"attention", "cross", "mamba", "memory"};
+    textbuf_add(b, "\"mixers\": [");
+    for (int64_t l = 0; l < c->n_layers; l++) {
+        textbuf_printf(b, "%s{\"mixer\": \"%s\"", l ? ", " : "", NAMES[c->layers[l].mixer]);
+        if (c->layers[l].reach)
+            textbuf_printf(b, ", \"window\": %lld", (long long)c->layers[l].reach);
+        if (c->layers[l].keys_of != l)
+            textbuf_printf(b, ", \"keys_of\": %lld", (long long)c->layers[l].keys_of);
+        textbuf_add(b, "}");
+    }
+    textbuf_add(b, "], ");
+}
+
 static Status print_json(Session *se, const ModelInfo *info)
 {
     const ModelConfig *c = &info->config;
@@ -169,8 +256,9 @@ static Status print_json(Session *se, const ModelInfo *info)
     json_int(&b, "groups", c->n_groups);
     json_int(&b, "head_dim", c->head_dim);
     json_int(&b, "max_positions", c->max_positions);
-    json_text(&b, "activation", activation_name(c->act));
-    json_text(&b, "rope", ROPES[c->rope.kind]);
+    json_text(&b, "activation", c->poly ? "poly_norm" : activation_name(c->act));
+    json_text(&b, "rope", c->rope.dims ? ROPES[c->rope.kind] : "none");
+    json_mixers(&b, c);
     json_int(&b, "parameters", info->n_params);
     json_int(&b, "quantizable", info->n_quantizable);
     json_int(&b, "bytes", (int64_t)info->n_bytes);
