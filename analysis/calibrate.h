@@ -23,7 +23,9 @@ typedef struct {
     const Progress  *progress;  // or NULL
     int64_t          batch_tokens;  // 0: SCORE_BATCH_TOKENS
     float           *hidden;    // [start[n], C] host: input of the layer to come
-    bool             attended;  // or what its attention has been added to
+    int64_t          n_kept;    // numbers from hidden on that tell all about the layers so far:
+                                //   hidden, memory, keys, values
+    bool             attended;  // hidden is what the layer's attention has been added to
     float           *memory;    // [start[n], E] of the last scan, where later layers read it
     float           *keys, *values;   // [start[n], ...] of the layer whose keys others read
 } Calibration;

@@ -10,6 +10,7 @@ typedef struct {
     const char *name;        // "model.layers.0.self_attn.q_proj.weight"; NULL: there is none
     int64_t     n, k;
     bool        transposed;  // in the file; w is not
+    bool        float_only;  // never quantized: lambda_proj of DIFF V2
     float      *w;           // [N,K]
     const char *bias_name;   // NULL: it has none
     float      *bias;        // [N] or NULL
@@ -22,6 +23,8 @@ typedef struct {
     float      *norm[2];            //   second is the first. [C]
     const char *norm_bias_name[2];  // of LayerNorms
     float      *norm_bias[2];       // [C] or NULL
+    const char *head_norm_name;     // of what a head puts out; NULL: of no weights
+    float      *head_norm;          // [dv] or NULL
 } LayerWeights;
 
 typedef struct LayerSource LayerSource;
@@ -51,10 +54,15 @@ MUST_USE Status layers_read_rows(float *out, Layers *l, const ModelTensor *t, in
 const ModelTensor *layers_embed(const Layers *l);
 const ModelTensor *layers_norm(const Layers *l);
 const ModelTensor *layers_head(const Layers *l);
-/* Rows of v and columns of o belong together: map m (0 .. n_maps - 1) of output
- * head h reads the v head (rows head * head_dim ...) returned, in the checkpoint's
- * order; its part of o's input is columns (h * n_maps + m) * head_dim ... */
-int64_t layers_value_head(const Layers *l, int64_t h, int64_t m);
+/* What the head's tensor is called, or would be, were it not tied: "lm_head.weight". */
+const char *layers_head_name(const Layers *l);
+/* Rows of v and columns of o belong together: a value has P = value_dim / head_dim parts;
+ * part p of output head h is the v head (rows head * head_dim ...) returned, in the
+ * checkpoint's order, and columns (h * P + p) * head_dim ... of o. */
+int64_t layers_value_head(const Layers *l, int64_t h, int64_t p);
+/* The first row of a kind within the checkpoint's matrix `slot`, which holds it; of kinds
+ * whose rows lie in order: all but q, k and v. */
+int64_t layers_first_row(const Layers *l, WeightKind kind, WeightKind slot);
 
 /* m gets config, names, embedding and final norm, an empty table of layers and no
  * head: enough to run layer by layer (calibrate.h). */

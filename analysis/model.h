@@ -106,6 +106,7 @@ typedef struct {
     const Packed *packed;  // NULL: plain numbers. Else view has the matrix's shape [N,K], the
                            //   dtype it is meant to be decoded to, and no data
     bool          quantizable;
+    bool          linear;      // of a linear layer: what is quantizable, and some beside
     bool          transposed;  // stored as [inputs, outputs], as GPT-2 has its matrices
 } ModelTensor;
 

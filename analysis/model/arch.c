@@ -45,6 +45,12 @@ bool arch_quantizable(TensorRole role)
     return role < ROLE_BIAS && role != ROLE_WEIGHT + W_LAMBDA;
 }
 
+bool arch_linear(TensorRole role)
+{
+    return role < ROLE_BIAS || role == ROLE_HEAD || role == ROLE_PROJECT_IN ||
+           role == ROLE_PROJECT_OUT;
+}
+
 bool arch_present(const TensorRule *rule, const ConfigKeys *k)
 {
     switch (rule->when) {

@@ -18,6 +18,7 @@ typedef struct {
     double      rope_theta;
     double      rotary;              // share of a head's dims that turn; 0: no RoPE
     bool        tie_word_embeddings;
+    bool        tied_by_file;        // nothing says so but whether the file has a head
     bool        attention_bias, qkv_bias, mlp_bias;   // the first is of the output alone
     bool        norm_weight, norm_bias, final_norm, norm_before, no_final_norm;
     bool        qk_norm, parallel;
@@ -30,7 +31,7 @@ typedef struct {
     double      head_norm_eps;
     int64_t     num_noise_heads, k_ratio;
     int64_t     d_state, d_conv, expand, mamba_step;
-    bool        mamba_proj_bias, head_bias;
+    bool        mamba_proj_bias, mamba_conv_bias, head_bias;
     bool        scaled, scaled_by_layer, cross_attention;
     double      top_theta, top_rotary;   // GPT-NeoX: names that its class does not read
     int64_t     num_heads;
@@ -152,6 +153,8 @@ const char *arch_names(char *text);
 /* Only the weights of the blocks are quantized: not embeddings, head, norms, lambda
  * vectors and their projection, biases, nor what Mamba has beside its matrices. */
 bool arch_quantizable(TensorRole role);
+/* Is it the weight of a linear layer, quantized or not? */
+bool arch_linear(TensorRole role);
 /* Does the checkpoint have that tensor, the config being k? */
 bool arch_present(const TensorRule *rule, const ConfigKeys *k);
 /* What of config.json says so, for messages: "attention_bias". */

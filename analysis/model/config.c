@@ -164,6 +164,9 @@ static Status read_keys(Config *c, const Json *root, const char *path)
     c->keys = c->arch->defaults;
     TRY(keys_read(&c->keys, c->arch->keys, c->arch->n_keys, root, where));
     const Json *kv = json_member(root, "num_key_value_heads");
+    const Json *tie = json_member(root, "tie_word_embeddings");
+    if (tie && tie->kind == JSON_BOOL)
+        c->keys.tied_by_file = false;
     if (kv && kv->kind == JSON_NULL)
         c->keys.num_key_value_heads = 0;   // as many as heads, whatever the class's own number
     if (!c->keys.intermediate_size)

@@ -49,6 +49,7 @@ void layers_describe(LayerWeights *out, const Layers *l, int64_t layer)
         Tensor shape = source_matrix_shape(t);
         out->at[kind] = (LayerMatrix){.name = t->name, .n = shape.shape[0],
                                       .k = shape.shape[1], .transposed = t->transposed,
+                                      .float_only = !t->quantizable,
                                       .bias_name = b ? b->name : NULL};
     }
     for (int i = 0; i < 2; i++) {
@@ -57,6 +58,8 @@ void layers_describe(LayerWeights *out, const Layers *l, int64_t layer)
         out->norm_name[i] = w ? w->name : NULL;
         out->norm_bias_name[i] = b ? b->name : NULL;
     }
+    const ModelTensor *head_norm = tensor_of(l, layer, ROLE_HEAD_NORM);
+    out->head_norm_name = head_norm ? head_norm->name : NULL;
 }
 
 /* NULL where the model has no such tensor. */
@@ -96,7 +99,7 @@ Status layers_read(LayerWeights *out, Arena *a, Layers *l, int64_t layer)
         TRY(read_new(&out->norm[i], a, l, tensor_of(l, layer, ROLE_NORM_ATTN + i)));
         TRY(read_new(&out->norm_bias[i], a, l, tensor_of(l, layer, ROLE_NORM_ATTN_BIAS + i)));
     }
-    return OK;
+    return read_new(&out->head_norm, a, l, tensor_of(l, layer, ROLE_HEAD_NORM));
 }
 
 Status layers_read_tensor(float *out, Layers *l, const ModelTensor *t)
@@ -124,12 +127,28 @@ const ModelTensor *layers_head(const Layers *l)
     return tensor_of(l, 0, ROLE_HEAD);
 }
 
-int64_t layers_value_head(const Layers *l, int64_t h, int64_t m)
+const char *layers_head_name(const Layers *l)
+{
+    const Arch       *arch = l->source->source.config.arch;
+    const TensorRule *rule = arch->rules;
+    while (rule->role != ROLE_HEAD)
+        rule++;
+    return layers_head(l) ? layers_head(l)->name : rule->name;
+}
+
+int64_t layers_value_head(const Layers *l, int64_t h, int64_t p)
 {
     const ModelConfig *c = &l->info.config;
-    int64_t            g = h / (c->n_heads / c->n_groups);
-    CHECK(h >= 0 && h < c->n_heads && m >= 0 && m < c->n_maps);
-    return rows_head(&l->source->source.config, W_V, g * (c->value_dim / c->head_dim) + m);
+    int64_t            g = h / (c->n_heads / c->n_groups), parts = c->value_dim / c->head_dim;
+    CHECK(h >= 0 && h < c->n_heads && p >= 0 && p < parts);
+    return rows_head(&l->source->source.config, W_V, g * parts + p);
+}
+
+int64_t layers_first_row(const Layers *l, WeightKind kind, WeightKind slot)
+{
+    const Config *c = &l->source->source.config;
+    CHECK(kind > W_V && rows_in_order(c, kind));
+    return rows_source(c, kind, slot, 0);
 }
 
 /* --- placing --- */
@@ -180,7 +199,10 @@ static Status place_layer(Place *p, Layer *layer, const LayerWeights *w)
         if (at->w)
             TRY(place_matrix(p, layer, (WeightKind)slot, &matrix, at->bias));
     }
-    return OK;
+    if (!w->head_norm)
+        return OK;
+    Tensor head_norm = layer->head_norm;   // rest_load's, of the file
+    return place_tensor(p->backend, &layer->head_norm, &head_norm, w->head_norm);
 }
 
 Status layers_place(Model *m, const Layers *l, const LayerWeights *w)

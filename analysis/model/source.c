@@ -148,6 +148,7 @@ static Status find_tensor(const ModelTensor **out, Source *s, const TensorRule *
     int64_t i = *out - s->checkpoint->tensors;
     s->seen[i] = true;
     s->checkpoint->tensors[i].quantizable = arch_quantizable(rule->role);
+    s->checkpoint->tensors[i].linear = arch_linear(rule->role);
     s->checkpoint->tensors[i].transposed = rule->transposed;
     return check_tensor(s, *out, rule);
 }
@@ -179,6 +180,18 @@ const ModelTensor *source_head_tensor(const Source *s, int64_t layer, TensorRole
     if (!s->by_head[role])
         return head == 0 ? source_tensor(s, layer, role) : NULL;
     return find_named(s, s->by_head[role], layer, head);
+}
+
+/* A head of its own, where the config says nothing of it. */
+static void settle_head(Source *s)
+{
+    const Arch *arch = s->config.arch;
+    if (!s->config.keys.tied_by_file)
+        return;
+    bool found = false;
+    for (const TensorRule *r = arch->rules; r < arch->rules + arch->n_rules; r++)
+        found |= r->role == ROLE_HEAD && find_named(s, r, 0, 0);
+    s->config.keys.tie_word_embeddings = s->config.model.tied = !found;
 }
 
 static Status find_needed(Source *s, Arena *a)
@@ -284,6 +297,7 @@ static Status open_parts(Source *s, Arena *a)
     const char *gguf;
     TRY(gguf_file_find(&gguf, a, s->path));
     TRY(gguf ? open_gguf(s, a, gguf) : open_folder(s, a));
+    settle_head(s);
     TRY(find_needed(s, a));
     return sort_out(s, a);
 }

@@ -28,14 +28,6 @@ static int64_t batch_rows(const Calibration *c)
 
 /* --- what is kept of the text --- */
 
-static Status keep_rows(float **out, Arena *a, int64_t T, int64_t width, const char *what)
-{
-    *out = arena_raw(a, T * width, sizeof **out);
-    if (!*out)
-        FAIL(ERR_MEMORY, "out of memory: %s of %lld tokens", what, (long long)T);
-    return OK;
-}
-
 /* Does another layer read this one's keys and values? */
 static bool lends_keys(const ModelConfig *c, int64_t layer)
 {
@@ -88,15 +80,22 @@ out:
 Status calibration_open(Calibration *c, Arena *a, Model *m, const Sequences *text)
 {
     const ModelConfig *config = &m->config;
-    int64_t            T = text->start[text->n];
+    int64_t T = text->start[text->n], inner = 0, keys = 0, values = 0;
     *c = (Calibration){.model = m, .text = text};
-    TRY(keep_rows(&c->hidden, a, T, config->hidden, "hidden states"));
     if (has_mixer(config, MIX_MEMORY))
-        TRY(keep_rows(&c->memory, a, T, config->inner, "memory"));
+        inner = config->inner;
     if (has_mixer(config, MIX_CROSS)) {
-        TRY(keep_rows(&c->keys, a, T, model_key_width(config), "keys"));
-        TRY(keep_rows(&c->values, a, T, model_value_width(config), "values"));
+        keys = model_key_width(config);
+        values = model_value_width(config);
     }
+    c->n_kept = T * (config->hidden + inner + keys + values);
+    c->hidden = arena_alloc(a, c->n_kept, sizeof *c->hidden);
+    if (!c->hidden)
+        FAIL(ERR_MEMORY, "out of memory: hidden states of %lld tokens", (long long)T);
+    float *next = c->hidden + T * config->hidden;
+    c->memory = inner ? next : NULL;
+    c->keys = keys ? next + T * inner : NULL;
+    c->values = keys ? next + T * (inner + keys) : NULL;
     return embed_text(c);
 }
 

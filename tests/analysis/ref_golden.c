@@ -292,7 +292,7 @@ static const double BF16_SLACK = 1.5;
 static Status check_sizes(const Golden *g, const ModelConfig *c, const char *path)
 {
     if (g->L != c->n_layers || g->C != c->hidden || g->V != c->vocab ||
-        g->N != c->n_heads * c->n_maps)
+        g->N != model_query_heads(c))
         FAIL(ERR_SHAPE, "%s is of another model", path);
     return OK;
 }

@@ -31,7 +31,7 @@ static const Key MOTIF_KEYS[] = {
     KEY_COUNT("num_noise_heads", num_noise_heads, false, 1, 1 << 14),
     KEY_COUNT("k_ratio", k_ratio, false, 1, 1 << 14),
     KEY_FLAG("use_bias", qkv_bias), KEY_FLAG("attention_bias", qkv_bias),
-    KEY_FLAG("qkv_bias", qkv_bias),
+    KEY_FLAG("qkv_bias", qkv_bias), KEY_FLAG("use_sliding_window", use_sliding_window),
 };
 
 /* r signal heads and their noise; each pair of key heads serves as many of both. */
@@ -54,7 +54,7 @@ static Status fit_groups(Config *c, const char *path)
 static Status fit_motif(Config *c, Arena *a, const Json *root, const char *path)
 {
     static const char *const OF_MOTIF3[] = {"kv_lora_rank", "q_lora_rank", "n_routed_experts",
-                                            "num_experts"};
+                                            "num_experts", "attention_cls", "diff_v2"};
     (void)a;
     for (size_t i = 0; i < sizeof OF_MOTIF3 / sizeof *OF_MOTIF3; i++) {
         const Json *v = json_member(root, OF_MOTIF3[i]);
@@ -63,6 +63,8 @@ static Status fit_motif(Config *c, Arena *a, const Json *root, const char *path)
     }
     TRY(fit_refuse(!c->model.poly, path, "hidden_act", "expected poly_norm"));
     TRY(fit_refuse(c->keys.qkv_bias, path, "use_bias", "true is not supported"));
+    TRY(fit_refuse(c->keys.use_sliding_window, path, "use_sliding_window",
+                   "true is not supported"));
     c->model.head_norm_eps = c->keys.head_norm_eps;
     return c->keys.num_noise_heads ? fit_groups(c, path) : OK;
 }
@@ -75,8 +77,9 @@ static const Arch ROWS[] = {
         .pairing = PAIR_NEXT,
         .lambda_shift = -1,
         .defaults = {.hidden_act = "poly_norm", .rope_theta = 10000, .rotary = 1,
-                     .norm_weight = true, .final_norm = true, .tie_word_embeddings = true,
-                     .k_ratio = 1, .norm_eps = 1e-6, .head_norm_eps = 1e-5,
+                     .norm_weight = true, .final_norm = true, .tied_by_file = true,
+                     .k_ratio = 1, .max_position_embeddings = 8192, .norm_eps = 1e-6,
+                     .head_norm_eps = 1e-5,
                      .bos_token_id = -1, .eos_token_id = -1},
         KEYS(MOTIF_KEYS),
         .fit = fit_motif,

@@ -49,8 +49,8 @@ static const Key PHI4FLASH_KEYS[] = {
     KEY_COUNT("mamba_d_state", d_state, false, 1, 1 << 12),
     KEY_COUNT("mamba_d_conv", d_conv, false, 1, 1 << 8),
     KEY_COUNT("mamba_expand", expand, false, 1, 1 << 8),
-    KEY_FLAG("mamba_proj_bias", mamba_proj_bias),
-    KEY_FLAG("lm_head_bias", head_bias),
+    KEY_FLAG("mamba_proj_bias", mamba_proj_bias), KEY_FLAG("lm_head_bias", head_bias),
+    KEY_FLAG("mamba_conv_bias", mamba_conv_bias), KEY_FLAG("mlp_bias", mlp_bias),
 };
 
 /* The layer map: even layers scan, odd ones attend; from the middle on there is one more of
@@ -90,24 +90,32 @@ static Status read_windows(Config *c, const Json *root, const char *path)
     return OK;
 }
 
+/* The model's own code takes this rank whatever the file says. */
 static Status read_rank(Config *c, const Json *root, const char *path)
 {
     const Json *v = json_member(root, "mamba_dt_rank");
     c->model.rank = (c->model.hidden + 15) / 16;
-    if (!v || v->kind == JSON_NULL || (v->kind == JSON_TEXT && strcmp(v->text, "auto") == 0))
+    if (!v || v->kind == JSON_NULL || (v->kind == JSON_TEXT && strcmp(v->text, "auto") == 0) ||
+        (v->kind == JSON_NUMBER && v->whole && v->integer == c->model.rank))
         return OK;
-    if (v->kind != JSON_NUMBER || !v->whole || v->integer < 1 || v->integer > 1 << 20)
-        FAIL(ERR_FORMAT, "%s: mamba_dt_rank is no whole number from 1 on, nor \"auto\"", path);
-    c->model.rank = v->integer;
-    return OK;
+    FAIL(ERR_UNSUPPORTED, "%s: mamba_dt_rank is neither \"auto\" nor hidden_size / 16, %lld",
+         path, (long long)c->model.rank);
+}
+
+/* Switches that the model's own code does not read. */
+static Status fit_biases(const ConfigKeys *k, const char *path)
+{
+    TRY(fit_refuse(k->mamba_proj_bias, path, "mamba_proj_bias", "true is not supported"));
+    TRY(fit_refuse(!k->mamba_conv_bias, path, "mamba_conv_bias", "false is not supported"));
+    TRY(fit_refuse(k->mlp_bias, path, "mlp_bias", "true is not supported"));
+    return fit_refuse(k->head_bias, path, "lm_head_bias", "true is not supported");
 }
 
 static Status fit_phi4flash(Config *c, Arena *a, const Json *root, const char *path)
 {
     const ConfigKeys *k = &c->keys;
     (void)a;
-    TRY(fit_refuse(k->mamba_proj_bias, path, "mamba_proj_bias", "true is not supported"));
-    TRY(fit_refuse(k->head_bias, path, "lm_head_bias", "true is not supported"));
+    TRY(fit_biases(k, path));
     if (k->mamba_step != 2 || k->num_hidden_layers % 4)
         FAIL(ERR_UNSUPPORTED, "%s: mb_per_layer is %lld with %lld layers, expected 2 with a "
              "multiple of 4", path, (long long)k->mamba_step, (long long)k->num_hidden_layers);
@@ -128,6 +136,7 @@ static const Arch ROWS[] = {
         .layer_norm = true,
         .defaults = {.hidden_act = "silu", .norm_weight = true, .norm_bias = true,
                      .final_norm = true, .qkv_bias = true, .attention_bias = true,
+                     .mamba_conv_bias = true, .num_key_value_heads = 4,
                      .tie_word_embeddings = true, .mamba_step = 2, .d_state = 16, .d_conv = 4,
                      .expand = 2, .max_position_embeddings = 4096, .norm_eps = 1e-5,
                      .bos_token_id = 1, .eos_token_id = 2},
