@@ -211,8 +211,8 @@ static const struct {
     {"\"rope_theta\":10000", "\"rope_theta\":0", ERR_RANGE, "rope_theta is 0"},
     {"\"factor\":2", "\"factor\":0", ERR_RANGE, "rope_scaling.factor is 0"},
     /* unknown */
-    {"DiffLlamaForCausalLM", "MotifForCausalLM", ERR_UNSUPPORTED,
-     "architecture \"MotifForCausalLM\" is not supported; these are: LlamaForCausalLM, "
+    {"DiffLlamaForCausalLM", "DragonForCausalLM", ERR_UNSUPPORTED,
+     "architecture \"DragonForCausalLM\" is not supported; these are: LlamaForCausalLM, "
      "DiffLlamaForCausalLM"},
     {"\"architectures\":[\"DiffLlamaForCausalLM\"],\"model_type\":\"diffllama\"",
      "\"model_type\":\"diff_llama\"", ERR_UNSUPPORTED, "model_type \"diff_llama\" is not"},
