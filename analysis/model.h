@@ -56,7 +56,7 @@ typedef struct {
 } RunQuant;
 
 typedef struct {
-    const char *path;             // as given
+    const char *path;             // as given, but for LAYOUT@
     const char *name;             // last part of the path
     const char *arch;             // "DiffLlamaForCausalLM"
     const char *config_text;      // config.json as it stands
@@ -85,10 +85,16 @@ typedef struct {
     void      *edit_context;
 } ModelOptions;
 
-/* Loads a Hugging Face folder or a GGUF file. Text and tables go to a, weights to be. Errors
- * name the file and the tensor or key, what was expected and what came. */
+/* Loads a Hugging Face folder or a GGUF file; "unilm@FOLDER" where there is no config.json
+ * (analysis/model/layout.h). Text and tables go to a, weights to be. Errors name the file
+ * and the tensor or key, what was expected and what came. */
 MUST_USE Status model_load(Model *m, Arena *a, Backend *be, const char *path,
                            const ModelOptions *options);
+/* What model_load takes for path where layout ("unilm:theta=500000") is that of all models
+ * that need one: layout@path for a folder without a config.json and without a layout of its
+ * own, else path. ERR_USAGE for a layout that is none. */
+MUST_USE Status model_with_layout(const char **out, Arena *a, const char *path,
+                                  const char *layout);
 
 /* What a pass over m rounds: what is asked, and inputs as the checkpoint says where nothing
  * is asked of them. */
@@ -122,6 +128,7 @@ typedef struct Checkpoint Checkpoint;
 typedef struct {
     const char  *path, *name, *arch, *config_text;  // as in Model
     const char  *pairing;        // in words: which heads make a differential head
+    const char  *layout;         // in words: what stood in for config.json; NULL: nothing
     const char  *quantization;   // in words: what wrote weights of few bits; NULL: none
     RunQuant     run;            // as in Model
     ModelConfig  config;

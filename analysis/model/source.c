@@ -3,9 +3,11 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "analysis/model/gguf_source.h"
+#include "analysis/model/layout.h"
 #include "analysis/model/packed_join.h"
 
 enum { NAME_BYTES = 160 };
@@ -270,16 +272,38 @@ static Status join_packed(Source *s, Arena *a, const char *config)
     return packed_join(s->checkpoint, a, q, s->path, file);
 }
 
-static Status open_folder(Source *s, Arena *a)
+static bool is_folder(const char *path)
 {
-    char *config = arena_printf(a, "%s/config.json", s->path);
-    if (!config)
-        FAIL(ERR_MEMORY, "out of memory: a file name");
-    s->folder = s->path;
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+static Status open_folder(Source *s, Arena *a, const char *config)
+{
+    if (is_folder(s->path) && access(config, F_OK) != 0)
+        FAIL(ERR_IO, "%s: has no config.json; if it holds weights of microsoft/unilm's code, "
+             "which have none, give --layout unilm", s->path);
     s->described = "config.json";
     TRY(config_read(&s->config, a, config));
     TRY(checkpoint_open(s->checkpoint, a, s->path));
     return join_packed(s, a, config);
+}
+
+/* The layout that was named takes the place of config.json. */
+static Status open_layout(Source *s, Arena *a, const Layout *l, const char *config)
+{
+    const char *text = NULL;
+    if (!is_folder(s->path))
+        FAIL(ERR_IO, "%s: is no folder, expected one of layout %s", s->path, l->name);
+    if (access(config, F_OK) == 0)
+        FAIL(ERR_USAGE, "%s: has a config.json: give the path without %s@", s->path, l->name);
+    s->described = arena_printf(a, "layout %s", l->name);
+    s->layout = layout_words(a, l);
+    if (!s->described || !s->layout)
+        FAIL(ERR_MEMORY, "out of memory: a layout's name");
+    TRY(checkpoint_open(s->checkpoint, a, s->path));
+    TRY(layout_config_text(&text, a, l, s->checkpoint));
+    return config_parse(&s->config, a, s->path, text, strlen(text));
 }
 
 static Status open_gguf(Source *s, Arena *a, const char *file)
@@ -292,11 +316,26 @@ static Status open_gguf(Source *s, Arena *a, const char *file)
     return gguf_source_open(&s->config, s->checkpoint, a, file);
 }
 
-static Status open_parts(Source *s, Arena *a)
+static Status open_files(Source *s, Arena *a, const Layout *l)
 {
-    const char *gguf;
+    const char *gguf, *config = arena_printf(a, "%s/config.json", s->path);
+    if (!config)
+        FAIL(ERR_MEMORY, "out of memory: a file name");
+    s->folder = s->path;
+    if (l->name)
+        return open_layout(s, a, l, config);
     TRY(gguf_file_find(&gguf, a, s->path));
-    TRY(gguf ? open_gguf(s, a, gguf) : open_folder(s, a));
+    return gguf ? open_gguf(s, a, gguf) : open_folder(s, a, config);
+}
+
+static Status open_parts(Source *s, Arena *a, const char *path)
+{
+    Layout layout;
+    TRY(layout_split(&layout, a, path));
+    s->path = arena_text(a, layout.path, strlen(layout.path));
+    if (!s->path)
+        FAIL(ERR_MEMORY, "out of memory: a file name");
+    TRY(open_files(s, a, &layout));
     settle_head(s);
     TRY(find_needed(s, a));
     return sort_out(s, a);
@@ -305,11 +344,8 @@ static Status open_parts(Source *s, Arena *a)
 Status source_open(Source *s, Arena *a, const char *path)
 {
     *s = (Source){0};
-    s->path = arena_text(a, path, strlen(path));
     ARENA_NEW(s->checkpoint, a, 1);
-    if (!s->path)
-        FAIL(ERR_MEMORY, "out of memory: a file name");
-    Status status = open_parts(s, a);
+    Status status = open_parts(s, a, path);
     if (status != OK)
         source_close(s);
     return status;
