@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "analysis/textbuf.h"
 #include "kernels/size.h"
 
 static Status add_text(SeriesSet *set, const char *key, const char *text)
@@ -13,6 +14,21 @@ static Status add_text(SeriesSet *set, const char *key, const char *text)
     if (!copy)
         FAIL(ERR_MEMORY, "out of memory for attribute %s", key);
     return series_attr_text(set, key, copy);
+}
+
+/* "0, 2, 4": which layers have no attention, or other models would seem to have less. */
+static Status add_silent_layers(SeriesSet *set, const ModelConfig *c)
+{
+    TextBuf b;
+    bool    any = false;
+    textbuf_init(&b, set->arena);
+    for (int64_t l = 0; l < c->n_layers; l++)
+        if (!model_attends(c, l)) {
+            textbuf_printf(&b, "%s%lld", any ? ", " : "", (long long)l);
+            any = true;
+        }
+    TRY(textbuf_status(&b));
+    return any ? series_attr_text(set, "layers_without_logits", b.at) : OK;
 }
 
 static Status add_model(SeriesSet *set, const Model *m)
@@ -34,7 +50,7 @@ static Status add_model(SeriesSet *set, const Model *m)
     TRY(add_text(set, "config", m->config_text));
     for (size_t i = 0; i < sizeof NUMBERS / sizeof NUMBERS[0]; i++)
         TRY(series_attr_int(set, NUMBERS[i].key, NUMBERS[i].value));
-    return OK;
+    return add_silent_layers(set, c);
 }
 
 static Status add_run(SeriesSet *set, const Windows *w, const AnalyzeOptions *o)

@@ -4,6 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "analysis/textbuf.h"
+
 enum { MAX_MODELS = 16 };
 
 const char *table_attr_part(Arena *a, const SeriesSet *set, const char *key, char separator,
@@ -71,6 +73,23 @@ static void outlier_row(Table *t, const SeriesSet *set, int activation)
         row[WRONG_COLUMN] = table_int_cell((int64_t)not_finite(set, activation));
 }
 
+/* What the figures are of, and which layers they are not of. */
+static Status outlier_note(const char **out, Arena *a, const SeriesSet *sets, int n_sets)
+{
+    TextBuf b;
+    textbuf_init(&b, a);
+    textbuf_add(&b, "Magnitudes. Attention logits: q·k/√d after RoPE, before mask and softmax, "
+                "allowed positions only. Hidden states: the output of every decoder layer.");
+    for (int i = 0; i < n_sets; i++) {
+        const Attr *silent = series_attr(&sets[i], "layers_without_logits");
+        if (silent && silent->kind == ATTR_TEXT)
+            textbuf_printf(&b, " %s has no attention, and so no logits, in layers %s.",
+                           sets[i].model, silent->text);
+    }
+    *out = b.at;
+    return textbuf_status(&b);
+}
+
 Status table_outliers(Table *t, Arena *a, const SeriesSet *sets, int n_sets)
 {
     static const char *const names[][2] = {
@@ -85,8 +104,7 @@ Status table_outliers(Table *t, Arena *a, const SeriesSet *sets, int n_sets)
         table_name(t, i, names[i][0], names[i][1]);
     t->title = "Activation outliers";
     t->group = 1;
-    t->note = "Magnitudes. Attention logits: q·k/√d after RoPE, before mask and softmax, "
-              "allowed positions only. Hidden states: the output of every decoder layer.";
+    TRY(outlier_note(&t->note, a, sets, n_sets));
     for (int activation = 0; activation < N_ACTIVATIONS; activation++)
         for (int i = 0; i < n_sets; i++)
             outlier_row(t, &sets[i], activation);

@@ -128,6 +128,7 @@ Status model_info_fill(ModelInfo *info, Arena *a, const Source *s)
         .name = model_name(a, s->path),
         .arch = s->config.arch->architecture,
         .config_text = s->config.text,
+        .layout = s->layout,
         .quantization = s->config.quant.summary,
         .pairing = pairing_text(a, &s->config),
         .config = s->config.model,

@@ -8,9 +8,10 @@
 #include "analysis/model/config.h"
 
 typedef struct {
-    const char         *path;        // of the folder or GGUF file, as given
+    const char         *path;        // of the folder or GGUF file, as given but for LAYOUT@
     const char         *folder;      // of the files, for messages
     const char         *described;   // where sizes come from: "config.json"
+    const char         *layout;      // what stood in for config.json, in words; or NULL
     Config              config;
     Checkpoint         *checkpoint;  // in the arena
     const ModelTensor **of_layers;   // [n_layers,N_LAYER_ROLES], NULL where there is none

@@ -46,6 +46,7 @@ static int64_t get_nan(const Moments *m) { return m->n_nan; }
 static int64_t get_pos_inf(const Moments *m) { return m->n_pos_inf; }
 static int64_t get_neg_inf(const Moments *m) { return m->n_neg_inf; }
 static double get_min(const Moments *m) { return m->count ? m->min : NAN; }
+static double get_absmax(const Moments *m) { return m->count ? moments_absmax(m) : NAN; }
 static double get_max(const Moments *m) { return m->count ? m->max : NAN; }
 static double get_mean(const Moments *m) { return m->count ? m->mean : NAN; }
 
@@ -66,7 +67,7 @@ static const struct {
 } REALS[] = {
     {"min", "Smallest value.", true, get_min},
     {"max", "Largest value.", true, get_max},
-    {"absmax", "Largest magnitude.", true, moments_absmax},
+    {"absmax", "Largest magnitude.", true, get_absmax},
     {"mean", "Mean.", true, get_mean},
     {"variance", "Mean of (x - mean)^2.", false, moments_variance},
     {"kurtosis", "Mean of (x - mean)^4 over the squared variance; 3 for a normal "

@@ -217,13 +217,13 @@ Status awq_norm(LayerWeights *w, int norm, InputStats *in, const Scheme *scheme,
 {
     ArenaMark  mark = arena_mark(scratch);
     WeightKind kinds[N_WEIGHTS];
-    int        n = fold_readers(norm, kinds);
+    int        n = fold_readers(w, norm, kinds);
     Search     q = {.k = in->k, .norm = w->norm[norm], .in = in, .scratch = scratch, .be = be};
     for (int i = 0; i < n; i++)
         add_reader(&q, w, kinds[i], scheme);
     Status s = search(&q, ratio);
     if (s == OK && *ratio > 0) {
-        fold_norm(w->norm[norm], q.best, in->k);
+        fold_norm(w, norm, q.best, in->k);
         for (int i = 0; i < n; i++)
             fold_columns(&w->at[kinds[i]], q.best);
         fold_inputs(in, q.best);
@@ -232,16 +232,16 @@ Status awq_norm(LayerWeights *w, int norm, InputStats *in, const Scheme *scheme,
     return s;
 }
 
-Status awq_up_down(LayerWeights *w, InputStats *in, const Scheme *scheme, Arena *scratch,
-                   Backend *be, double *ratio)
+Status awq_up_down(LayerWeights *w, LayerMatrix *up, InputStats *in, const Scheme *scheme,
+                   Arena *scratch, Backend *be, double *ratio)
 {
     ArenaMark mark = arena_mark(scratch);
     Search    q = {.k = in->k, .in = in, .scratch = scratch, .be = be};
-    CHECK(w->at[W_UP].n == in->k);
+    CHECK(up->n == in->k);
     add_reader(&q, w, W_DOWN, scheme);
     Status s = search(&q, ratio);
     if (s == OK && *ratio > 0) {
-        fold_rows(&w->at[W_UP], q.best);
+        fold_rows(up, q.best);
         fold_columns(&w->at[W_DOWN], q.best);
         fold_inputs(in, q.best);
     }
@@ -253,7 +253,7 @@ Status awq_up_down(LayerWeights *w, InputStats *in, const Scheme *scheme, Arena 
 static float *in_rows(const Search *q, const ValueMap *map)
 {
     int64_t d = map->head_dim;
-    for (int64_t i = 0; i < map->n_heads * map->n_maps; i++)
+    for (int64_t i = 0; i < map->n_heads * map->n_parts; i++)
         for (int64_t k = 0; k < d; k++)
             q->s[map->head[i] * d + k] = q->best[i * d + k];
     return q->s;

@@ -23,12 +23,13 @@
 
 enum { AWQ_ROWS = 512 };
 
-/* Norm 0 with q, k, v; norm 1 with gate, up. */
+/* Norm 0 with q, k, v; norm 1 with gate, up; norm 0 with all where the halves share it. */
 MUST_USE Status awq_norm(LayerWeights *w, int norm, InputStats *in, const Scheme *scheme,
                          Arena *scratch, Backend *be, double *ratio);
-/* Rows of up, columns of down: down reads act(gate) * up. Before up has been rounded. */
-MUST_USE Status awq_up_down(LayerWeights *w, InputStats *in, const Scheme *scheme,
-                            Arena *scratch, Backend *be, double *ratio);
+/* Rows of up, columns of down: down reads act(gate) * up, or relu(up). Before up has been
+ * rounded. up: w's, or rows of its W_GATE_UP. */
+MUST_USE Status awq_up_down(LayerWeights *w, LayerMatrix *up, InputStats *in,
+                            const Scheme *scheme, Arena *scratch, Backend *be, double *ratio);
 /* Rows of v, columns of o. ERR_UNSUPPORTED where a norm of each head lies between them
  * (head_norm_eps >= 0), which scales of single channels would change, and where several
  * heads read the same rows. */

@@ -1,16 +1,25 @@
 /* fold.c - diagonal matrices between layers: multiply here, divide there. */
 #include "quant/methods/fold.h"
 
-#include <string.h>
-
 #include "kernels/half.h"
 
-int fold_readers(int norm, WeightKind kinds[N_WEIGHTS])
+bool fold_has_norm(const LayerWeights *w, int norm)
 {
-    static const WeightKind READERS[2][3] = {{W_Q, W_K, W_V}, {W_GATE, W_UP}};
     CHECK(norm == 0 || norm == 1);
-    memcpy(kinds, READERS[norm], sizeof READERS[norm]);
-    return norm == 0 ? 3 : 2;
+    return w->norm[norm] != NULL;
+}
+
+int fold_readers(const LayerWeights *w, int norm, WeightKind kinds[N_WEIGHTS])
+{
+    bool shared = w->norm[0] && !w->norm[1];
+    int  n = 0;
+    for (int kind = 0; kind < N_WEIGHTS; kind++) {
+        Tap tap = tap_of_weight((WeightKind)kind);
+        if (w->at[kind].w && (tap == (norm ? TAP_MLP_IN : TAP_QKV_IN) ||
+                              (shared && norm == 0 && tap == TAP_MLP_IN)))
+            kinds[n++] = (WeightKind)kind;
+    }
+    return n;
 }
 
 void fold_exact(float *s, const float *norm, int64_t n)
@@ -21,10 +30,13 @@ void fold_exact(float *s, const float *norm, int64_t n)
     }
 }
 
-void fold_norm(float *norm, const float *s, int64_t n)
+void fold_norm(LayerWeights *w, int norm, const float *s, int64_t n)
 {
+    float *bias = w->norm_bias[norm];
     for (int64_t k = 0; k < n; k++)
-        norm[k] = bf16_round(norm[k] / s[k]);
+        w->norm[norm][k] = bf16_round(w->norm[norm][k] / s[k]);
+    for (int64_t k = 0; bias && k < n; k++)
+        bias[k] /= s[k];
 }
 
 void fold_rows(LayerMatrix *m, const float *s)

@@ -20,13 +20,14 @@ Status smooth_norm(LayerWeights *w, int norm, InputStats *in, double alpha, Aren
 {
     ArenaMark  mark = arena_mark(scratch);
     WeightKind kinds[N_WEIGHTS];
-    int        n = fold_readers(norm, kinds);
+    int        n = fold_readers(w, norm, kinds);
     float     *s;
     CHECK(alpha > 0 && alpha < 1);
     ARENA_NEW(s, scratch, in->k);
     for (int i = 0; i < n; i++) {
         CHECK(w->at[kinds[i]].k == in->k);
-        raise_columns(s, &w->at[kinds[i]]);
+        if (!w->at[kinds[i]].float_only)
+            raise_columns(s, &w->at[kinds[i]]);
     }
     for (int64_t k = 0; k < in->k; k++) {
         double range = fmax((double)s[k], (double)LEAST), x = (double)in->absmax[k];
@@ -35,7 +36,7 @@ Status smooth_norm(LayerWeights *w, int norm, InputStats *in, double alpha, Aren
             s[k] = 1;
     }
     fold_exact(s, w->norm[norm], in->k);
-    fold_norm(w->norm[norm], s, in->k);
+    fold_norm(w, norm, s, in->k);
     for (int i = 0; i < n; i++)
         fold_columns(&w->at[kinds[i]], s);
     fold_inputs(in, s);

@@ -8,14 +8,14 @@
 static bool is_known(const ValueMap *map, const int64_t *wide, int64_t n, const int64_t *heads)
 {
     for (int64_t i = 0; i < n; i++)
-        if (!memcmp(wide + i * map->n_maps, heads, (size_t)map->n_maps * sizeof *heads))
+        if (!memcmp(wide + i * map->n_parts, heads, (size_t)map->n_parts * sizeof *heads))
             return true;
     return false;
 }
 
 Status valuemap_pair(ValueMap *map, Arena *a)
 {
-    int64_t  n = 0, M = map->n_maps;
+    int64_t  n = 0, M = map->n_parts;
     int64_t *wide, *times;
     ARENA_NEW(wide, a, map->n_heads * M);
     ARENA_NEW(times, a, map->n_values);
@@ -37,15 +37,16 @@ Status valuemap_pair(ValueMap *map, Arena *a)
 Status valuemap_of(ValueMap *out, Arena *a, const Layers *l)
 {
     const ModelConfig *c = &l->info.config;
+    int64_t            P = c->value_dim / c->head_dim;
     LayerWeights       w;
     int64_t           *head;
     layers_describe(&w, l, 0);
-    CHECK(w.at[W_O].k == c->n_heads * c->n_maps * c->head_dim);
-    ARENA_NEW(head, a, c->n_heads * c->n_maps);
+    CHECK(w.at[W_V].name && w.at[W_O].k == c->n_heads * c->value_dim);
+    ARENA_NEW(head, a, c->n_heads * P);
     for (int64_t h = 0; h < c->n_heads; h++)
-        for (int64_t m = 0; m < c->n_maps; m++)
-            head[h * c->n_maps + m] = layers_value_head(l, h, m);
-    *out = (ValueMap){.n_heads = c->n_heads, .n_maps = c->n_maps, .head_dim = c->head_dim,
+        for (int64_t p = 0; p < P; p++)
+            head[h * P + p] = layers_value_head(l, h, p);
+    *out = (ValueMap){.n_heads = c->n_heads, .n_parts = P, .head_dim = c->head_dim,
                       .n_values = w.at[W_V].n / c->head_dim, .head = head};
     return valuemap_pair(out, a);
 }

@@ -9,7 +9,10 @@
 #include "quant/methods/rotate.h"
 #include "quant/quantize.h"
 
-#define RUN_HEAD "lm_head.weight"
+/* Sets of matrices that share an input, in the order of coding. TAP_HIDDEN stands for those
+ * whose inputs are not gathered, inside of Mamba: what comes before them is coded first. */
+enum { RUN_SETS = 5 };
+extern const Tap RUN_SET[RUN_SETS];
 
 /* What a matrix turned out to be; kept for a resumed run as it lies here. */
 typedef struct {
@@ -42,11 +45,15 @@ typedef struct {
 
 /* run_plan.c: a scheme for each matrix, as options and rules say. */
 MUST_USE Status run_plan(Run *r);
+/* run_transforms.c: rotation and scales, where the model allows them: ERR_UNSUPPORTED says
+ * why not. Notes say what is left out. */
+MUST_USE Status run_transforms_check(Run *r);
+MUST_USE Status run_layer_rotate(Run *r, LayerWeights *w);
+MUST_USE Status run_layer_transform(Run *r, LayerWeights *w);
 /* run_target.c: the bits of each matrix, by measured errors; needs run_plan. */
 MUST_USE Status run_target(Run *r);
 /* run_layer.c: reads a layer and turns it; places it; codes and exports it. */
 MUST_USE Status run_layer_open(LayerWeights *w, Run *r, int64_t layer);
-MUST_USE Status run_layer_transform(Run *r, LayerWeights *w);
 MUST_USE Status run_layer_inputs(InputStats *in, Run *r, const LayerWeights *w, Tap tap,
                                  bool gram);
 MUST_USE Status run_layer(Run *r, int64_t layer);
@@ -68,7 +75,11 @@ MUST_USE Status run_codes(RtnCodes *out, Arena *a, const Scheme *s, int64_t n, i
 MUST_USE Status run_encode(const RtnCodes *out, MatrixFigures *f, Run *r, const LayerMatrix *m,
                            const Scheme *s, const InputStats *in);
 ExportOptions   run_export_options(const Run *r);  // all but the settings line
-const Scheme   *run_scheme(const Run *r, const char *name);
+const Scheme   *run_scheme(const Run *r, const char *name);  // fp of NULL
+/* Is the matrix there, fed by the tap, and will it have bits? */
+bool            run_in_set(const Run *r, const LayerWeights *w, int kind, Tap tap);
+/* The head's name and shape: that of the embedding where they are tied. */
+LayerMatrix     run_head(const Run *r);
 bool            run_codes_head(const Run *r);
 bool            run_has_rule(const Run *r, const char *name);  // so a budget leaves its bits
 void            run_step(Run *r, const char *what);

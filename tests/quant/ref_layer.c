@@ -53,7 +53,7 @@ void ref_layer_map(ValueMap *map, Arena *a, const RefShape *s)
     for (int64_t h = 0; h < s->H; h++)
         for (int64_t m = 0; m < s->M; m++)
             head[h * s->M + m] = (h + m * s->H) / (s->H * s->M / s->K);
-    *map = (ValueMap){.n_heads = s->H, .n_maps = s->M, .head_dim = s->d, .n_values = s->K,
+    *map = (ValueMap){.n_heads = s->H, .n_parts = s->M, .head_dim = s->d, .n_values = s->K,
                       .head = head};
     CHECK(valuemap_pair(map, a) == OK);
 }

@@ -152,14 +152,14 @@ static double *turned(Arena *a, const double *w, int64_t N, int64_t K, const dou
 /* The matrix of all of v's rows that turns each wide head by r2 [d * M]. */
 static double *values_matrix(Arena *a, const ValueMap *map, const double *r2)
 {
-    int64_t d = map->head_dim, W = d * map->n_maps, V = map->n_values * d;
+    int64_t d = map->head_dim, W = d * map->n_parts, V = map->n_values * d;
     double *out = arena_alloc(a, V * V, sizeof *out);
     CHECK(out);
     for (int64_t i = 0; i < map->n_wide; i++)
         for (int64_t j = 0; j < W; j++)
             for (int64_t k = 0; k < W; k++) {
-                int64_t row = map->wide[i * map->n_maps + j / d] * d + j % d;
-                int64_t col = map->wide[i * map->n_maps + k / d] * d + k % d;
+                int64_t row = map->wide[i * map->n_parts + j / d] * d + j % d;
+                int64_t col = map->wide[i * map->n_parts + k / d] * d + k % d;
                 out[row * V + col] = r2[j * W + k];
             }
     return out;
@@ -167,7 +167,7 @@ static double *values_matrix(Arena *a, const ValueMap *map, const double *r2)
 
 static double *heads_matrix(Arena *a, const ValueMap *map, const double *r2)
 {
-    int64_t W = map->head_dim * map->n_maps, Q = map->n_heads * W;
+    int64_t W = map->head_dim * map->n_parts, Q = map->n_heads * W;
     double *out = arena_alloc(a, Q * Q, sizeof *out);
     CHECK(out);
     for (int64_t h = 0; h < map->n_heads; h++)

@@ -16,17 +16,17 @@ TEST(wide_heads_by_hand)
     /* four output heads of two maps, two to a pair: v heads j and j + 2 */
     static const int64_t GROUPED[8] = {0, 2, 0, 2, 1, 3, 1, 3};
     Arena    a = {0};
-    ValueMap map = {.n_heads = 4, .n_maps = 2, .head_dim = 5, .n_values = 4, .head = GROUPED};
+    ValueMap map = {.n_heads = 4, .n_parts = 2, .head_dim = 5, .n_values = 4, .head = GROUPED};
     T_STATUS_OK(valuemap_pair(&map, &a));
     T_OK(map.paired && map.n_wide == 2);
     T_OK(map.wide[0] == 0 && map.wide[1] == 2 && map.wide[2] == 1 && map.wide[3] == 3);
     /* swapped is another wide head: then no v head has one place */
     static const int64_t SWAPPED[4] = {0, 1, 1, 0};
-    map = (ValueMap){.n_heads = 2, .n_maps = 2, .head_dim = 5, .n_values = 2, .head = SWAPPED};
+    map = (ValueMap){.n_heads = 2, .n_parts = 2, .head_dim = 5, .n_values = 2, .head = SWAPPED};
     T_STATUS_OK(valuemap_pair(&map, &a));
     T_OK(!map.paired && map.n_wide == 2);
     /* one that nobody reads */
-    map = (ValueMap){.n_heads = 2, .n_maps = 1, .head_dim = 5, .n_values = 3, .head = SWAPPED};
+    map = (ValueMap){.n_heads = 2, .n_parts = 1, .head_dim = 5, .n_values = 3, .head = SWAPPED};
     T_STATUS_OK(valuemap_pair(&map, &a));
     T_OK(!map.paired);
     arena_close(&a);
@@ -80,7 +80,7 @@ static Status pass_error(double *out, Pass *p, const char *path, bool paired)
         FAIL(ERR_FORMAT, "%s: paired is %d", path, p->map.paired);
     p->C = p->l.info.config.hidden;
     TRY(rotation_init(&r1, &p->a, p->C, 7));
-    TRY(rotation_init(&r2, &p->a, p->map.head_dim * p->map.n_maps, rotate_seed(7, 0)));
+    TRY(rotation_init(&r2, &p->a, p->map.head_dim * p->map.n_parts, rotate_seed(7, 0)));
     TRY(run(p, NULL, NULL, &p->hidden[0]));
     TRY(run(p, &r1, paired ? &r2 : NULL, &p->hidden[1]));
     TRY(rotation_rows(&r1, p->hidden[0], TOKENS, NULL, &p->a));
