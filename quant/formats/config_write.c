@@ -102,6 +102,12 @@ static void add_missing(TextBuf *out, bool any, const Json *root, const ConfigEd
     }
 }
 
+const char *config_dtype(Dtype d)
+{
+    CHECK(d <= DTYPE_BF16);
+    return d == DTYPE_F32 ? "\"float32\"" : d == DTYPE_F16 ? "\"float16\"" : "\"bfloat16\"";
+}
+
 Status config_write(TextBuf *out, Arena *scratch, const char *name, const char *text,
                     const ConfigEdit *edits, int n_edits)
 {

@@ -5,12 +5,16 @@
 #define DQ_CONFIG_WRITE_H
 
 #include "analysis/textbuf.h"
+#include "kernels/tensor.h"
 
 typedef struct {
     const char *key;    // of the outermost object
     const char *value;  // JSON; NULL: the member goes
     bool        add;    // where the key is missing, else that is left so
 } ConfigEdit;
+
+/* The value of "dtype": "\"bfloat16\"". F32, F16, BF16. */
+const char *config_dtype(Dtype d);
 
 /* Appends the edited text to out. name is the file's, for errors: ERR_FORMAT where text
  * is no JSON object; ERR_MEMORY. */

@@ -356,11 +356,6 @@ Status export_layer_done(Export *e, int64_t layer, const void *rows, size_t row_
     return s;
 }
 
-static const char *dtype_words(Dtype d)
-{
-    return d == DTYPE_F32 ? "\"float32\"" : d == DTYPE_F16 ? "\"float16\"" : "\"bfloat16\"";
-}
-
 /* Both spellings of the dtype: transformers 4 and vLLM read the old one, 5 the new one. */
 static Status write_config(Export *e)
 {
@@ -373,8 +368,8 @@ static Status write_config(Export *e)
         e->packing->config(&quantized, &e->listing, o);
     TRY(textbuf_status(&quantized));
     ConfigEdit edits[] = {
-        {"dtype", dtype_words(o->dtype), true},
-        {"torch_dtype", dtype_words(o->dtype), true},
+        {"dtype", config_dtype(o->dtype), true},
+        {"torch_dtype", config_dtype(o->dtype), true},
         {"quantization_config", coded ? quantized.at : NULL, true},
         {"tie_word_embeddings", "false", true},
     };

@@ -109,6 +109,8 @@ static void print_shape(const ModelInfo *info)
     print_mixers(c);
     print_heads(info);
     print_positions(c);
+    if (info->layout)
+        printf("  layout      %s\n", info->layout);
     printf("  parameters  %s, %s%s%s in %lld file%s\n", textbuf_count(count, info->n_params),
            size_text(size, info->n_bytes), info->quantization ? "" : " as ",
            info->quantization ? "" : dtype_name(info->stored), (long long)info->n_files,
@@ -245,6 +247,8 @@ static Status print_json(Session *se, const ModelInfo *info)
     json_text(&b, "path", info->path);
     json_text(&b, "architecture", info->arch);
     json_text(&b, "pairing", info->pairing);
+    if (info->layout)
+        json_text(&b, "layout", info->layout);
     if (info->quantization)
         json_text(&b, "quantization", info->quantization);
     json_int(&b, "layers", c->n_layers);

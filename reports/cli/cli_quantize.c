@@ -155,14 +155,9 @@ static Status set_options(Job *j, Session *se)
         .model = s->inputs.at[0], .out = s->out, .format = format_of(s),
         .gguf_type = s->gguf_type, .target_bits = s->target_bits, .rotate = s->rotate,
         .awq = s->awq, .smooth = s->smooth, .seed = (uint64_t)s->seed, .damp = s->damp,
-        .dtype = N_DTYPES, .wide6 = s->wide6, .resume = s->resume, .overwrite = s->force,
+        .dtype = session_floats(se), .wide6 = s->wide6, .resume = s->resume, .overwrite = s->force,
         .requantize = s->requantize, .progress = &se->progress,
     };
-    for (int d = DTYPE_F32; s->floats && d <= DTYPE_BF16; d++) {
-        static const char *const NAMES[] = {"f32", "f16", "bf16"};
-        if (strcmp(s->floats, NAMES[d]) == 0)
-            o->dtype = (Dtype)d;
-    }
     TRY(check_together(o, s));
     if (s->size)
         TRY(set_size(&o->target_bytes, s->size));
@@ -216,9 +211,9 @@ static Status open_texts(Texts *x, Session *se)
     if (!se->s.texts.n && !se->s.check)
         return OK;
     GUARD(model_info_open(&info, &scratch, se->s.inputs.at[0]));
-    GUARD(tokenizer_open(&t, &scratch, se->s.inputs.at[0]));
-    GUARD(session_fits(se->s.inputs.at[0], t, &info.config));
-    session_say_context(se, se->s.inputs.at[0], &info.config);
+    GUARD(tokenizer_open(&t, &scratch, info.path));
+    GUARD(session_fits(info.path, t, &info.config));
+    session_say_context(se, info.path, &info.config);
     GUARD(cut_texts(x, se, t, session_context(se, &info.config)));
 out:
     tokenizer_close(t);

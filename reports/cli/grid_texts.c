@@ -203,7 +203,8 @@ static Status write_settings(Grid *g, GridModel *m)
     const Settings *s = &g->se->s;
     TextBuf         b;
     textbuf_init(&b, &m->arena);
-    file_line(&b, "model", m->path);
+    textbuf_printf(&b, "model %s, sizes and times %016llx\n", m->path,
+                   (unsigned long long)print_of(m->reader.model.path));
     textbuf_printf(&b, "dtype %s on %s\n", s->dtype ? s->dtype : "f32", or_auto(s->device));
     textbuf_printf(&b, "--context %lld\n",
                    (long long)session_context(g->se, &m->reader.model.config));

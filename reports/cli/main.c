@@ -66,6 +66,8 @@ static Status run(Session *se, int argc, char **argv)
         return verb_eval(se);
     case VERB_QUANTIZE:
         return verb_quantize(se);
+    case VERB_CONVERT:
+        return verb_convert(se);
     case VERB_REPORT:
         return verb_report(se);
     case VERB_GENERATE:

@@ -18,6 +18,22 @@ static void draw_step(void *context, int64_t done, int64_t total, const char *wh
     bar_show(context, what, "tokens", done, total);
 }
 
+/* --layout goes with every MODEL that has no config.json. */
+static Status lay_out_models(Session *se)
+{
+    TextList *list = &se->s.inputs;
+    bool      any = false;
+    for (int i = 0; i < list->n; i++) {
+        const char *given = list->at[i];
+        TRY(model_with_layout(&list->at[i], &se->arena, given, se->s.layout));
+        any |= list->at[i] != given;
+    }
+    if (!any)
+        session_say(se, "--layout changes nothing: no MODEL is a folder without config.json or "
+                    "layout");
+    return OK;
+}
+
 Status session_open(Session *se, int argc, char **argv)
 {
     *se = (Session){0};
@@ -25,7 +41,7 @@ Status session_open(Session *se, int argc, char **argv)
     TRY(settings_command(&se->command, &se->arena, argc, argv));
     bar_init(&se->bar, se->s.quiet);
     se->progress = (Progress){draw_step, &se->bar};
-    return OK;
+    return se->s.layout && !se->s.help ? lay_out_models(se) : OK;
 }
 
 void session_close(Session *se)
@@ -44,10 +60,10 @@ Status session_fits(const char *path, const Tokenizer *t, const ModelConfig *c)
     return OK;
 }
 
-static Status open_tokenizer(Loaded *l, const char *path)
+static Status open_tokenizer(Loaded *l)
 {
-    TRY(tokenizer_open(&l->tokenizer, &l->arena, path));
-    return session_fits(path, l->tokenizer, &l->model.config);
+    TRY(tokenizer_open(&l->tokenizer, &l->arena, l->model.path));
+    return session_fits(l->model.path, l->tokenizer, &l->model.config);
 }
 
 static Status load(Loaded *l, Session *se, const char *path, const char *spec,
@@ -62,7 +78,7 @@ static Status load(Loaded *l, Session *se, const char *path, const char *spec,
         .edit_context = &l->plan,
     };
     TRY(model_load(&l->model, &l->arena, &l->backend, path, &options));
-    return with_tokenizer ? open_tokenizer(l, path) : OK;
+    return with_tokenizer ? open_tokenizer(l) : OK;
 }
 
 Status loaded_open(Loaded *l, Session *se, const char *path, const char *spec,
@@ -82,7 +98,7 @@ static Status read_facts(Loaded *l, const char *path)
     l->model = (Model){.path = info.path, .name = info.name, .arch = info.arch,
                        .config_text = info.config_text, .config = info.config};
     model_info_close(&info);
-    return open_tokenizer(l, path);
+    return open_tokenizer(l);
 }
 
 Status loaded_reader(Loaded *l, const char *path)
@@ -100,6 +116,15 @@ void loaded_close(Loaded *l)
     backend_close(&l->backend);
     arena_close(&l->arena);
     *l = (Loaded){0};
+}
+
+Dtype session_floats(const Session *se)
+{
+    static const char *const NAMES[] = {"f32", "f16", "bf16"};
+    for (int d = DTYPE_F32; se->s.floats && d <= DTYPE_BF16; d++)
+        if (strcmp(se->s.floats, NAMES[d]) == 0)
+            return (Dtype)d;
+    return N_DTYPES;
 }
 
 /* --- texts --- */

@@ -50,6 +50,9 @@ MUST_USE Status loaded_open(Loaded *l, Session *se, const char *path, const char
 MUST_USE Status loaded_reader(Loaded *l, const char *path);
 void            loaded_close(Loaded *l);
 
+/* --floats; N_DTYPES where it was not given. */
+Dtype           session_floats(const Session *se);
+
 /* The windows of --text or --tokens; the example text where neither is given.
  * They live in the model's arena; *name, the files' names, in the session's. */
 MUST_USE Status session_windows(Windows *w, const char **name, Session *se, Loaded *l);

@@ -10,7 +10,7 @@
 
 typedef enum {
     VERB_NONE = 0, VERB_INSPECT = 1, VERB_ANALYZE = 2, VERB_COMPARE = 4, VERB_REPORT = 8,
-    VERB_GENERATE = 16, VERB_QUANTIZE = 32, VERB_EVAL = 64
+    VERB_GENERATE = 16, VERB_QUANTIZE = 32, VERB_EVAL = 64, VERB_CONVERT = 128
 } Verb;
 
 enum { MAX_LIST = 32 };
@@ -26,6 +26,7 @@ typedef struct {
     TextList    texts, tasks, weights, logit_bits, schemes;
     const char *tokens, *out, *device, *dtype, *logit_scale, *bos, *prompt, *color;
     const char *calibrate, *shots_from, *convention, *needles, *needle_form, *order;
+    const char *layout;
     const char *bits, *group, *method, *format, *gguf_type, *floats, *check, *stats, *size;
     int64_t     threads, context, max_tokens, maps_layer, n_tokens;
     int64_t     windows, seed, shots, stride, samples, orders;

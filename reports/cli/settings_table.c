@@ -24,6 +24,10 @@ const VerbRow settings_verbs[] = {
      "Write a checkpoint of 4, 6 or 8 bits that transformers, vLLM or llama.cpp loads, and\n"
      "say what that did to each matrix and to the perplexity.",
      "diffquant quantize tests/pair/diff --bits 4 --group 64 --text book.txt -o diff-w4"},
+    {VERB_CONVERT, "convert", "MODEL", 1, 1,
+     "Write weights of microsoft/unilm's differential attention as a DiffLlama checkpoint, "
+     "which\ntransformers loads: the same numbers in another order.",
+     "diffquant convert unilm@weights -o weights-hf"},
     {VERB_REPORT, "report", "S.h5...", 1, 8,
      "Draw the pictures and write the page again from stored statistics, without the "
      "models.",
@@ -39,10 +43,15 @@ enum {
     RUN = VERB_ANALYZE | GRID | VERB_GENERATE,
     MEASURE = VERB_ANALYZE | GRID,
     TEXT = MEASURE | VERB_QUANTIZE,
-    WRITE = VERB_ANALYZE | GRID | VERB_REPORT | VERB_QUANTIZE
+    WRITE = VERB_ANALYZE | GRID | VERB_REPORT | VERB_QUANTIZE | VERB_CONVERT,
+    READ = VERB_INSPECT | RUN | VERB_QUANTIZE | VERB_CONVERT
 };
 
 const OptionRow settings_options[] = {
+    {"layout", 0, READ, OPT_TEXT, AT(layout), "unilm[:...]", 0, 0,
+     "how weights without a config.json lie: microsoft/unilm's differential attention, with\n"
+     "what no file tells as unilm:theta=10000,eps=1e-5,context=2048,bos=1,eos=2 (these are\n"
+     "assumed; no bos, no eos). For every MODEL that needs it; for one: unilm:theta=5e5@MODEL"},
     {"bits", 'b', VERB_QUANTIZE, OPT_CHOICE, AT(bits), "4|6|8|16", 0, 0,
      "bits of a weight (default 4; 16: floats, for --rotate and the like alone)"},
     {"group", 0, VERB_QUANTIZE, OPT_CHOICE, AT(group), "channel|32|64|128", 0, 0,
@@ -79,8 +88,9 @@ const OptionRow settings_options[] = {
      "Q4_K_M, Q4_K_S, Q4_0, Q4_1, Q5_K_M, Q6_K, Q8_0, F16 ... (default: as --bits says)"},
     {"wide6", 0, VERB_QUANTIZE, OPT_FLAG, AT(wide6), NULL, 0, 0,
      "6-bit codes in 8 bits each, for readers older than compressed-tensors 0.18"},
-    {"floats", 0, VERB_QUANTIZE, OPT_CHOICE, AT(floats), "f16|bf16|f32", 0, 0,
-     "how scales and what is not coded are stored (default: as in MODEL)"},
+    {"floats", 0, VERB_QUANTIZE | VERB_CONVERT, OPT_CHOICE, AT(floats), "f16|bf16|f32", 0, 0,
+     "how scales and what is not coded are stored (default: as in MODEL; convert: f32 where\n"
+     "nothing less holds the products with subln.weight)"},
     {"text", 0, TEXT, OPT_LIST, AT(texts), "FILE", 0, 0,
      "UTF-8 text to run over; may be given several times (analyze, compare: the example\n"
      "text by default, software documentation; quantize: calibrates on it)"},
@@ -121,13 +131,14 @@ const OptionRow settings_options[] = {
      "orders tried (default 10)"},
     {"out", 'o', WRITE, OPT_TEXT, AT(out), "PATH", 0, 0,
      "where results go: a file for analyze, a folder for compare and report, either for\n"
-     "eval (FILE.h5 or a folder); for quantize the checkpoint's folder, or the GGUF file"},
+     "eval (FILE.h5 or a folder); for quantize the checkpoint's folder, or the GGUF file;\n"
+     "for convert a folder"},
     {"stats", 0, VERB_QUANTIZE, OPT_TEXT, AT(stats), "FILE", 0, 0,
      "the report of the run as an HDF5 file as well"},
     {"resume", 0, VERB_QUANTIZE | GRID, OPT_FLAG, AT(resume), NULL, 0, 0,
      "go on with a run that was broken off, after its last finished layer, or cell of the\n"
      "table"},
-    {"force", 'f', VERB_QUANTIZE, OPT_FLAG, AT(force), NULL, 0, 0,
+    {"force", 'f', VERB_QUANTIZE | VERB_CONVERT, OPT_FLAG, AT(force), NULL, 0, 0,
      "replace what is at --out"},
     {"requantize", 0, VERB_QUANTIZE, OPT_FLAG, AT(requantize), NULL, 0, 0,
      "take a MODEL that is quantized already"},

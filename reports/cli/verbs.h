@@ -10,6 +10,7 @@ MUST_USE Status verb_analyze(Session *se);
 MUST_USE Status verb_compare(Session *se);
 MUST_USE Status verb_eval(Session *se);
 MUST_USE Status verb_quantize(Session *se);
+MUST_USE Status verb_convert(Session *se);
 MUST_USE Status verb_report(Session *se);
 MUST_USE Status verb_generate(Session *se);
 
