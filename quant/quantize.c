@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/size.h"
 #include "quant/run/run.h"
 
 /* --- setting up --- */
@@ -48,7 +49,8 @@ static void warn_short(Run *r)
 {
     const ModelConfig *c = &r->layers.info.config;
     int64_t rows = r->o->text->start[r->o->text->n];
-    int64_t widest = c->inter > c->hidden ? c->inter : c->hidden;
+    int64_t widest = i64_max(i64_max(c->inter, c->hidden),
+                             i64_max(model_out_width(c), c->inner));
     if (rows < widest)
         textbuf_printf(&r->notes, "The calibration text has %lld tokens, fewer than the %lld "
                        "inputs of the widest matrix: what it does not show is left to damping. "
@@ -68,7 +70,8 @@ static Status calibration_start(Run *r)
 
 static Status set_up_rotation(Run *r)
 {
-    TRY(valuemap_of(&r->values, r->a, &r->layers));
+    if (r->o->rotate || (r->o->awq && r->scales_values))
+        TRY(valuemap_of(&r->values, r->a, &r->layers));
     if (!r->o->rotate)
         return OK;
     TRY(rotation_init(&r->r1, r->a, r->layers.info.config.hidden, r->o->seed));
@@ -103,6 +106,7 @@ static Status set_up(Run *r)
     ARENA_NEW(r->figures, r->a, info->config.n_layers * N_WEIGHTS);
     TRY(plan_init(&r->plan, r->a, "fp"));
     TRY(run_plan(r));
+    TRY(run_transforms_check(r));
     return check_out(r);
 }
 
@@ -113,6 +117,9 @@ static Status begin(Run *r)
     if (!r->calibrated)
         return OK;
     warn_short(r);
+    if (r->without_inputs)
+        textbuf_add(&r->notes, "Matrices inside of Mamba layers (x_proj, dt_proj) get the "
+                    "range of least error (clip), not GPTQ: their inputs are not gathered.\n");
     TRY(layers_model(&r->model, r->a, o->backend, &r->layers, DTYPE_F32));
     return calibration_start(r);
 }
@@ -178,13 +185,12 @@ static Status open_export(Run *r)
 static Status take_up(Run *r)
 {
     const ModelConfig *c = &r->layers.info.config;
-    int64_t rows = r->calibrated ? r->o->text->start[r->o->text->n] : 0;
-    int64_t done = export_layers_done(r->export);
+    int64_t            done = export_layers_done(r->export);
     if (done == 0)
         return OK;
     TRY(export_kept(r->export, r->figures,
                     (size_t)(c->n_layers * N_WEIGHTS) * sizeof *r->figures,
-                    r->calibrated ? r->calibration.hidden : NULL, (size_t)(rows * c->hidden)));
+                    r->calibration.hidden, (size_t)r->calibration.n_kept));
     r->done += done;
     return OK;
 }
@@ -245,13 +251,14 @@ static Status add_row(QuantizeResult *out, const Run *r, const LayerMatrix *m,
 static Status fill_result(QuantizeResult *out, const Run *r)
 {
     const ModelConfig *c = &r->layers.info.config;
-    LayerMatrix        head = {.name = RUN_HEAD, .n = c->vocab, .k = c->hidden};
+    LayerMatrix        head = run_head(r);
     ARENA_NEW(out->rows, r->a, c->n_layers * N_WEIGHTS + 1);
     for (int64_t l = 0; l < c->n_layers; l++) {
         LayerWeights w;
         layers_describe(&w, &r->layers, l);
         for (int kind = 0; kind < N_WEIGHTS; kind++)
-            TRY(add_row(out, r, &w.at[kind], &r->figures[l * N_WEIGHTS + kind]));
+            if (w.at[kind].name && !w.at[kind].float_only)
+                TRY(add_row(out, r, &w.at[kind], &r->figures[l * N_WEIGHTS + kind]));
     }
     if (run_codes_head(r))
         TRY(add_row(out, r, &head, &r->head));
@@ -281,6 +288,7 @@ Status quantize_check(const QuantizeOptions *o, bool with_text)
 {
     Arena  a = {0};
     Run    r = {.o = o, .a = &a, .calibrated = with_text};
+    textbuf_init(&r.notes, &a);
     Status s = set_up(&r);
     layers_close(&r.layers);
     arena_close(&r.scratch);

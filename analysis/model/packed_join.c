@@ -169,6 +169,18 @@ static Status check_part(const Join *j, const ModelTensor *t)
     return OK;
 }
 
+/* Look-up tables of all architectures; what is no such table is linear. */
+static bool is_embedding(const char *module)
+{
+    static const char *const NAMES[] = {"embed_tokens", "embed_positions", "embed_in", "embed",
+                                        "wte", "wpe"};
+    const char *dot = strrchr(module, '.'), *last = dot ? dot + 1 : module;
+    for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++)
+        if (strcmp(last, NAMES[i]) == 0)
+            return true;
+    return false;
+}
+
 /* A matrix of plain numbers that the config has quantized. */
 static Status check_plain(const Join *j, const ModelTensor *t)
 {
@@ -178,7 +190,7 @@ static Status check_plain(const Join *j, const ModelTensor *t)
     char *module = arena_text(j->arena, t->name, strlen(t->name) - strlen(".weight"));
     if (!module)
         FAIL(ERR_MEMORY, "out of memory: the name of a tensor");
-    const char *kind = ends(module, "embed_tokens") ? "Embedding" : "Linear";
+    const char *kind = is_embedding(module) ? "Embedding" : "Linear";
     TRY(quant_match(&group, &j->matcher, module, kind));
     if (group && group->bits)
         FAIL(ERR_FORMAT, "%s/%s: tensor %s is %s, but %s of %s has it at %lld bits", j->folder,

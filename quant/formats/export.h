@@ -22,9 +22,9 @@ typedef struct {
     bool          wide6;        // 6-bit codes in 8-bit packing (formats.md 2.3 b)
     const Layers *source;
     const Plan   *plan;         // a scheme for every quantizable matrix; an entry of its own
-                                //   for "lm_head.weight" where that is coded too
+                                //   for the head (layers_head_name) where that is coded too
     Dtype         dtype;        // F32, F16, BF16: of float tensors and scales; config's dtype
-    bool          untie;        // lm_head.weight is written though the source ties it
+    bool          untie;        // a head is written though the source ties it
     bool          act_order;    // label: GPTQ took columns in the order of their activations
     double        damp;         // label
     bool          resume;       // go on with OUT.partial where it fits, else it is an error;
@@ -45,7 +45,8 @@ size_t export_matrix_bytes(const ExportOptions *o, const Scheme *s, int64_t n, i
  * is no checkpoint folder, is the source or lies in it, or where a stopped or another
  * run has OUT.partial; ERR_UNSUPPORTED where the format cannot hold the plan (6 bits in
  * GPTQ, asym in INT8 ...): the sentence says what to use; ERR_SHAPE where a group does
- * not divide a row; ERR_USAGE where scales are of another dtype; ERR_FORMAT where
+ * not divide a row; ERR_UNSUPPORTED for codes of a matrix that is stored transposed;
+ * ERR_USAGE where scales are of another dtype; ERR_FORMAT where
  * OUT.partial holds something else; ERR_IO, which a full disk is too: all room is taken
  * here. */
 MUST_USE Status export_open(Export **out, Arena *a, const ExportOptions *o);
@@ -69,7 +70,7 @@ MUST_USE Status export_kept(Export *e, void *rows, size_t row_bytes, float *stat
 MUST_USE Status export_codes(Export *e, const char *name, const RtnCodes *c);
 /* A tensor as f32 [its shape], rounded to dtype (ERR_RANGE where F16 overflows, or at a
  * NaN). In parts of whole rows from row `first` on, in order, for large ones; name
- * "lm_head.weight" for an untied head. */
+ * layers_head_name for an untied head. */
 MUST_USE Status export_floats(Export *e, const char *name, const float *x, int64_t first,
                               int64_t n_rows);
 /* A tensor as it stands in the source (converted where dtype is another), in pieces:

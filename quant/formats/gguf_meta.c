@@ -28,16 +28,35 @@ static Status check_rope(const ModelInfo *info)
     return OK;
 }
 
+static Status check_windows(const ModelInfo *info)
+{
+    const ModelConfig *c = &info->config;
+    for (int64_t l = 0; l < c->n_layers; l++)
+        if (c->layers[l].reach && c->layers[l].reach < c->max_positions)
+            FAIL(ERR_UNSUPPORTED, "%s: a query of layer %lld sees %lld positions of %lld: the "
+                 "llama graph of GGUF has no such windows: %s", info->path, (long long)l,
+                 (long long)c->layers[l].reach, (long long)c->max_positions, USE_INSTEAD);
+    return OK;
+}
+
 Status gguf_check_graph(const ModelInfo *info)
 {
     static const char *const ACTS[N_ACTS] = {"silu", "gelu", "gelu of tanh", "relu"};
+    static const char *const SAME[] = {"LlamaForCausalLM", "MistralForCausalLM"};
     const ModelConfig       *c = &info->config;
+    bool                     same = false;
+    for (size_t i = 0; i < sizeof SAME / sizeof *SAME; i++)
+        same |= strcmp(info->arch, SAME[i]) == 0;
     if (c->n_maps != 1)
         FAIL(ERR_UNSUPPORTED, "%s: a differential model (%s): GGUF has no architecture for it, "
              "and no tool would read it: %s", info->path, info->arch, USE_INSTEAD);
+    if (!same)
+        FAIL(ERR_UNSUPPORTED, "%s: %s is not the llama graph of GGUF, the only one that is "
+             "written: %s", info->path, info->arch, USE_INSTEAD);
     if (c->act != ACT_SILU)
         FAIL(ERR_UNSUPPORTED, "%s: activation %s: the llama graph of GGUF has silu only: %s",
              info->path, ACTS[c->act], USE_INSTEAD);
+    TRY(check_windows(info));
     return check_rope(info);
 }
 

@@ -5,6 +5,7 @@
  *   scales   F16 [groups, N]
  *   g_idx    I32 [K] group of each input */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/packbits.h"
@@ -19,7 +20,7 @@ static Status check(const Coded *m, const ExportOptions *o)
 {
     const Scheme *s = &m->scheme;
     char          text[SCHEME_TEXT];
-    if (strncmp(m->module, "lm_head", 7) == 0)
+    if (strcmp(m->name, layers_head_name(o->source)) == 0)
         FAIL(ERR_UNSUPPORTED, "%s: GPTQ holds the matrices of the blocks only: leave it as it "
              "is (fp), or use compressed-tensors", m->name);
     if (s->bits == 6 || s->asym)
@@ -34,18 +35,31 @@ static Status check(const Coded *m, const ExportOptions *o)
     return OK;
 }
 
-/* "self_attn.q_proj" of "model.layers.12.self_attn.q_proj", *layer 12. */
+/* "self_attn.q_proj" of "model.layers.12.self_attn.q_proj", *layer 12, whatever the names of
+ * what the layers are in. */
 static const char *in_block(const char *module, long *layer)
 {
-    int n = 0;
-    CHECK(sscanf(module, "model.layers.%ld.%n", layer, &n) == 1 && n > 0);
-    return module + n;
+    char *end;
+    for (const char *at = module; (at = strchr(at, '.')); ) {
+        at++;
+        *layer = strtol(at, &end, 10);
+        if (end > at && *end == '.')
+            return end + 1;
+    }
+    CHECK(!"no number of a layer");
+    return module;
 }
 
-static const Coded *find_module(const Listing *l, long layer, const char *inner)
+/* What m is in its layer, in another. */
+static const Coded *find_module(const Listing *l, const Coded *m, long layer)
 {
-    char name[256];
-    snprintf(name, sizeof name, "model.layers.%ld.%s.weight", layer, inner);
+    char        name[256];
+    long        own;
+    const char *inner = in_block(m->module, &own), *number = inner - 1;
+    while (number[-1] != '.')
+        number--;
+    snprintf(name, sizeof name, "%.*s%ld.%s.weight", (int)(number - m->module), m->module,
+             layer, inner);
     return listing_find(l, name);
 }
 
@@ -64,7 +78,7 @@ static Status check_all(Listing *l, Arena *a, const ExportOptions *o)
         long        layer;
         const char *inner = in_block(m->module, &layer);
         for (long j = 0; j < n_layers; j++)
-            if (!find_module(l, j, inner))
+            if (!find_module(l, m, j))
                 FAIL(ERR_UNSUPPORTED, "%s is coded, but %s of layer %ld is not: GPTQ holds the "
                      "same matrices in all layers, use compressed-tensors", m->name, inner, j);
     }

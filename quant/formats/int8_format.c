@@ -19,11 +19,19 @@ static Status check(const Coded *m, const ExportOptions *o)
     return OK;
 }
 
+/* Inputs are rounded for all that read them, here at the taps: lambda_proj, which reads
+ * what q, k and v do, would have to see them as they were, and Mamba's inner matrices have
+ * no tap. */
 static Status check_all(Listing *l, Arena *a, const ExportOptions *o)
 {
+    const ModelConfig *c = &o->source->info.config;
     (void)a;
     (void)l;
-    (void)o;
+    if (c->lambda_rows || c->inner)
+        FAIL(ERR_UNSUPPORTED, "%s: int8 rounds the inputs of all matrices, and %s: use "
+             "compressed-tensors pack-quantized", o->source->info.path,
+             c->inner ? "those inside of Mamba layers are not rounded here"
+                      : "lambda_proj, which is not quantized, shares those of q, k and v");
     return OK;
 }
 

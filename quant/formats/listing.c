@@ -7,8 +7,6 @@
 
 #include "quant/formats/narrow.h"
 
-#define HEAD "lm_head.weight"
-
 const Packing *packing_of(ExportFormat f)
 {
     static const Packing *const ALL[N_FORMATS] = {
@@ -22,25 +20,22 @@ const Packing *packing_of(ExportFormat f)
 
 /* --- what a tensor becomes --- */
 
-static const ModelTensor *find_tensor(const ModelInfo *info, const char *name)
-{
-    for (int64_t i = 0; i < info->n_tensors; i++)
-        if (strcmp(info->tensors[i].name, name) == 0)
-            return &info->tensors[i];
-    return NULL;
-}
-
-static bool is_linear(const char *name, bool quantizable)
-{
-    return quantizable || strcmp(name, HEAD) == 0;
-}
-
 /* Bits 0 where it stays as it is. Linear layers of blocks follow the plan; other
  * tensors only where the plan names them. */
 static Scheme scheme_of(const Plan *p, const char *name, bool quantizable)
 {
     const PlanEntry *e = plan_find(p, name);
     return e ? e->scheme : quantizable ? p->scheme : (Scheme){0};
+}
+
+/* Loaders put packed layers in place of nn.Linear alone. */
+static Status check_stored(const ModelTensor *t, const ExportOptions *o)
+{
+    if (t && t->transposed)
+        FAIL(ERR_UNSUPPORTED, "%s: is stored as [inputs, outputs] (Conv1D), and loaders of %s "
+             "replace nn.Linear only: leave it as it is (fp); eval --weights measures what "
+             "few bits would cost", t->name, packing_of(o->format)->name);
+    return OK;
 }
 
 static Status check_matrix(const Coded *m, const ExportOptions *o)
@@ -83,15 +78,9 @@ static Status add_coded(Listing *l, Arena *a, const char *name, const Tensor *sh
     return OK;
 }
 
-static Status add_plain(Listing *l, Arena *a, const char *name, bool linear,
-                        const Tensor *shape, Dtype dtype)
+/* Its module is a linear layer that stays floats. */
+static Status ignore(Listing *l, Arena *a, const char *name)
 {
-    Tensor view = *shape;
-    view.dtype = dtype;
-    view.data = NULL;
-    l->tensors[l->n++] = (OutTensor){.name = name, .view = view};
-    if (!linear)
-        return OK;
     const char *module = arena_text(a, name, strlen(name) - strlen(".weight"));
     if (!module)
         FAIL(ERR_MEMORY, "out of memory: name of %s", name);
@@ -99,17 +88,29 @@ static Status add_plain(Listing *l, Arena *a, const char *name, bool linear,
     return OK;
 }
 
-static Status add_tensor(Listing *l, Arena *a, const char *name, bool quantizable,
+static Status add_plain(Listing *l, Arena *a, const char *name, bool linear,
+                        const Tensor *shape, Dtype dtype)
+{
+    Tensor view = *shape;
+    view.dtype = dtype;
+    view.data = NULL;
+    l->tensors[l->n++] = (OutTensor){.name = name, .view = view};
+    return linear ? ignore(l, a, name) : OK;
+}
+
+/* t: in the source; NULL for a head that is not. */
+static Status add_tensor(Listing *l, Arena *a, const char *name, const ModelTensor *t,
                          const Tensor *shape, const ExportOptions *o)
 {
+    bool   quantizable = t && t->quantizable, linear = !t || t->linear;
     Scheme s = scheme_of(o->plan, name, quantizable);
-    bool   linear = is_linear(name, quantizable);
     l->n_linear += quantizable;
     if (!s.bits)
         return add_plain(l, a, name, linear, shape, o->dtype);
     if (!linear)
         FAIL(ERR_UNSUPPORTED, "%s: is no weight of a linear layer, which alone %s holds as "
              "codes: leave it as it is (fp)", name, packing_of(o->format)->name);
+    TRY(check_stored(t, o));
     l->coded[l->n_coded].scheme = s;
     return add_coded(l, a, name, shape, o);
 }
@@ -159,31 +160,33 @@ static int by_name(const void *x, const void *y)
     return strcmp(((const Coded *)x)->name, ((const Coded *)y)->name);
 }
 
+/* A tied head has no tensor, but loaders ask about its module. */
+static Status add_tied_head(Listing *l, Arena *a, const ExportOptions *o)
+{
+    const ModelConfig *c = &o->source->info.config;
+    Tensor             shape = tensor_2d(o->dtype, NULL, c->vocab, c->hidden);
+    CHECK(!layers_head(o->source));
+    if (o->untie)
+        return add_tensor(l, a, l->head, NULL, &shape, o);
+    CHECK(!scheme_of(o->plan, l->head, false).bits);
+    return ignore(l, a, l->head);
+}
+
 static Status add_all(Listing *l, Arena *a, const ExportOptions *o)
 {
     const ModelInfo *info = &o->source->info;
     for (int64_t i = 0; i < info->n_tensors; i++) {
         const ModelTensor *t = &info->tensors[i];
-        TRY(add_tensor(l, a, t->name, t->quantizable, &t->view, o));
+        TRY(add_tensor(l, a, t->name, t, &t->view, o));
     }
-    if (o->untie) {
-        CHECK(info->config.tied && !find_tensor(info, HEAD));
-        Tensor head = tensor_2d(o->dtype, NULL, info->config.vocab, info->config.hidden);
-        return add_tensor(l, a, HEAD, false, &head, o);
-    }
-    /* A tied head has no tensor, but loaders ask about its module. */
-    if (info->config.tied) {
-        CHECK(!scheme_of(o->plan, HEAD, false).bits);
-        l->ignored[l->n_ignored++] = "lm_head";
-    }
-    return OK;
+    return info->config.tied ? add_tied_head(l, a, o) : OK;
 }
 
 Status listing_make(Listing *l, Arena *a, const ExportOptions *o)
 {
     int64_t        n = o->source->info.n_tensors + 1;
     const Packing *p = packing_of(o->format);
-    *l = (Listing){0};
+    *l = (Listing){.head = layers_head_name(o->source)};
     ARENA_NEW(l->tensors, a, n * PACKING_PARTS);
     ARENA_NEW(l->coded, a, n);
     ARENA_NEW(l->ignored, a, n);

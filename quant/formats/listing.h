@@ -23,6 +23,7 @@ typedef struct {
     int64_t      n_linear;   // quantizable matrices, coded or not
     int64_t      n_ignored;
     const char **ignored;    // [n_ignored] linear modules that stay floats
+    const char  *head;       // "lm_head.weight": the head's name
     const char  *note;       // for the user, a line each; or NULL
 } Listing;
 

@@ -32,8 +32,10 @@ typedef struct {
     ExportFormat   format;
     Export        *export;
     bool           calibrated;  // a text is there
+    bool           without_inputs;  // some matrices get no GPTQ, as inputs are not gathered
+    bool           scales_norms, scales_values, scales_down;   // the model allows that
     Model          model;
-    Calibration    calibration;
+    Calibration    calibration; // all 0 without a text
     Rotation       r1;          // with o->rotate, as
     ValueMap       values;
     GptqFactor     factor;      // of the inputs at hand; u NULL: there is none
@@ -76,8 +78,10 @@ MUST_USE Status run_encode(const RtnCodes *out, MatrixFigures *f, Run *r, const 
                            const Scheme *s, const InputStats *in);
 ExportOptions   run_export_options(const Run *r);  // all but the settings line
 const Scheme   *run_scheme(const Run *r, const char *name);  // fp of NULL
-/* Is the matrix there, fed by the tap, and will it have bits? */
-bool            run_in_set(const Run *r, const LayerWeights *w, int kind, Tap tap);
+/* Is the matrix there, of the set, and will it have bits? Has the set such matrices, and
+ * inputs that can be gathered? */
+bool            run_in_set(const Run *r, const LayerWeights *w, int kind, Tap set);
+bool            run_has_inputs(const Run *r, const LayerWeights *w, Tap set);
 /* The head's name and shape: that of the embedding where they are tied. */
 LayerMatrix     run_head(const Run *r);
 bool            run_codes_head(const Run *r);

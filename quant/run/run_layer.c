@@ -2,22 +2,15 @@
 #include <math.h>
 #include <string.h>
 
-#include "quant/methods/awq.h"
-#include "quant/methods/smooth.h"
+#include "kernels/size.h"
 #include "quant/run/run.h"
 
-/* --- transforms --- */
+const Tap RUN_SET[RUN_SETS] = {TAP_QKV_IN, TAP_HIDDEN, TAP_O_IN, TAP_MLP_IN, TAP_DOWN_IN};
 
 Status run_layer_open(LayerWeights *w, Run *r, int64_t layer)
 {
-    const QuantizeOptions *o = r->o;
     TRY(layers_read(w, &r->scratch, &r->layers, layer));
-    if (!o->rotate)
-        return OK;
-    const ModelConfig *c = &r->layers.info.config;
-    Rotation           r2;
-    TRY(rotation_init(&r2, &r->scratch, c->head_dim * c->n_maps, rotate_seed(o->seed, layer)));
-    return rotate_layer(w, &r->values, &r->r1, r->values.paired ? &r2 : NULL, &r->scratch);
+    return run_layer_rotate(r, w);
 }
 
 /* Gathers the inputs at a tap with the weights as they are now. */
@@ -29,65 +22,6 @@ Status run_layer_inputs(InputStats *in, Run *r, const LayerWeights *w, Tap tap, 
     Status s = calibration_inputs(in, &r->scratch, &r->calibration, w->number, tap, gram);
     backend_rewind(be, mark);
     return s;
-}
-
-/* Between a norm and what reads it. */
-static Status scale_norm(Run *r, LayerWeights *w, int norm, const Scheme *schemes)
-{
-    const QuantizeOptions *o = r->o;
-    ArenaMark              mark = arena_mark(&r->scratch);
-    InputStats             in;
-    double                 ratio;
-    TRY(run_layer_inputs(&in, r, w, norm == 0 ? TAP_QKV_IN : TAP_MLP_IN, o->awq));
-    if (o->smooth > 0)
-        TRY(smooth_norm(w, norm, &in, o->smooth, &r->scratch));
-    if (o->awq)
-        TRY(awq_norm(w, norm, &in, schemes, &r->scratch, o->backend, &ratio));
-    arena_rewind(&r->scratch, mark);
-    return OK;
-}
-
-/* Values to outputs only where each head has values of its own and no norm after them. */
-static Status scale_values(Run *r, LayerWeights *w, const Scheme *schemes)
-{
-    const ModelConfig *c = &r->layers.info.config;
-    ArenaMark          mark = arena_mark(&r->scratch);
-    InputStats         in;
-    double             ratio;
-    if (c->head_norm_eps >= 0 || c->n_heads != c->n_groups)
-        return OK;
-    TRY(run_layer_inputs(&in, r, w, TAP_O_IN, true));
-    TRY(awq_value_out(w, &r->values, c->head_norm_eps, &in, schemes, &r->scratch,
-                      r->o->backend, &ratio));
-    arena_rewind(&r->scratch, mark);
-    return OK;
-}
-
-static Status scale_down(Run *r, LayerWeights *w, const Scheme *schemes)
-{
-    ArenaMark  mark = arena_mark(&r->scratch);
-    InputStats in;
-    double     ratio;
-    TRY(run_layer_inputs(&in, r, w, TAP_DOWN_IN, true));
-    TRY(awq_up_down(w, &in, schemes, &r->scratch, r->o->backend, &ratio));
-    arena_rewind(&r->scratch, mark);
-    return OK;
-}
-
-/* Scales of AWQ and SmoothQuant, with the inputs that floats before them give. */
-Status run_layer_transform(Run *r, LayerWeights *w)
-{
-    const QuantizeOptions *o = r->o;
-    Scheme                 schemes[N_WEIGHTS];
-    for (int kind = 0; kind < N_WEIGHTS; kind++)
-        schemes[kind] = *run_scheme(r, w->at[kind].name);
-    if (!o->awq && !(o->smooth > 0))
-        return OK;
-    TRY(scale_norm(r, w, 0, schemes));
-    if (o->awq)
-        TRY(scale_values(r, w, schemes));
-    TRY(scale_norm(r, w, 1, schemes));
-    return o->awq ? scale_down(r, w, schemes) : OK;
 }
 
 /* --- codes --- */
@@ -154,8 +88,7 @@ Status run_tap_inputs(InputStats *in, Run *r, const LayerWeights *w, Tap tap)
 {
     const LayerMatrix *first = NULL;
     for (int kind = N_WEIGHTS - 1; kind >= 0; kind--)
-        if (tap_of_weight((WeightKind)kind) == tap &&
-            run_scheme(r, w->at[kind].name)->bits &&
+        if (run_in_set(r, w, kind, tap) &&
             run_scheme(r, w->at[kind].name)->method == METHOD_GPTQ)
             first = &w->at[kind];
     TRY(run_layer_inputs(in, r, w, tap, true));
@@ -199,14 +132,37 @@ static Status export_plain(Run *r, const char *name, const float *x, int64_t n)
     return export_floats(r->export, name, x, 0, n);
 }
 
+/* As the file has it: [inputs, outputs] where it is transposed, a few of the inputs at a
+ * time. */
+static Status export_matrix(Run *r, const LayerMatrix *m)
+{
+    enum { AT_ONCE = 256 };
+    ArenaMark mark = arena_mark(&r->scratch);
+    float    *turned;
+    if (!m->transposed)
+        return export_plain(r, m->name, m->w, m->n);
+    ARENA_NEW(turned, &r->scratch, AT_ONCE * m->n);
+    for (int64_t first = 0; first < m->k; first += AT_ONCE) {
+        int64_t count = i64_min(AT_ONCE, m->k - first);
+        for (int64_t i = 0; i < m->n; i++)
+            for (int64_t k = 0; k < count; k++)
+                turned[k * m->n + i] = m->w[i * m->k + first + k];
+        TRY(export_floats(r->export, m->name, turned, first, count));
+    }
+    arena_rewind(&r->scratch, mark);
+    return OK;
+}
+
 static Status code_matrix(Run *r, const LayerMatrix *m, MatrixFigures *f, const InputStats *in)
 {
     const Scheme *s = run_scheme(r, m->name);
     ArenaMark     mark = arena_mark(&r->scratch);
     RtnCodes      codes;
+    if (!m->name)
+        return OK;
     TRY(export_plain(r, m->bias_name, m->bias, m->n));
     if (!s->bits)
-        return export_plain(r, m->name, m->w, m->n);
+        return export_matrix(r, m);
     TRY(run_codes(&codes, &r->scratch, s, m->n, m->k));
     TRY(run_encode(&codes, f, r, m, s, in));
     TRY(export_codes(r->export, m->name, &codes));
@@ -214,20 +170,18 @@ static Status code_matrix(Run *r, const LayerMatrix *m, MatrixFigures *f, const 
     return OK;
 }
 
-/* All matrices that a tap feeds; the next tap sees what became of them. */
+/* All matrices of a set; the next tap sees what became of them. */
 static Status code_tap(Run *r, LayerWeights *w, Tap tap)
 {
     ArenaMark  mark = arena_mark(&r->scratch);
     InputStats in;
-    bool       any = false;
-    for (int kind = 0; kind < N_WEIGHTS; kind++)
-        any |= tap_of_weight((WeightKind)kind) == tap && run_scheme(r, w->at[kind].name)->bits;
-    if (any && r->calibrated)
+    bool       gathered = r->calibrated && run_has_inputs(r, w, tap);
+    if (gathered)
         TRY(run_tap_inputs(&in, r, w, tap));
     for (int kind = 0; kind < N_WEIGHTS; kind++)
         if (tap_of_weight((WeightKind)kind) == tap)
             TRY(code_matrix(r, &w->at[kind], &r->figures[w->number * N_WEIGHTS + kind],
-                            any && r->calibrated ? &in : NULL));
+                            gathered ? &in : NULL));
     r->factor = (GptqFactor){0};
     arena_rewind(&r->scratch, mark);
     return OK;
@@ -255,13 +209,15 @@ Status run_layer_advance(Run *r, const LayerWeights *w)
 
 static Status export_layer(Run *r, const LayerWeights *w)
 {
-    int64_t C = r->layers.info.config.hidden;
-    for (int i = 0; i < 2; i++)
-        TRY(export_plain(r, w->norm_name[i], w->norm[i], C));
-    int64_t rows = r->calibrated ? r->o->text->start[r->o->text->n] : 0;
-    size_t  bytes = (size_t)r->layers.info.config.n_layers * N_WEIGHTS * sizeof *r->figures;
-    return export_layer_done(r->export, w->number, r->figures, bytes,
-                             r->calibrated ? r->calibration.hidden : NULL, (size_t)(rows * C));
+    const ModelConfig *c = &r->layers.info.config;
+    for (int i = 0; i < 2; i++) {
+        TRY(export_plain(r, w->norm_name[i], w->norm[i], c->hidden));
+        TRY(export_plain(r, w->norm_bias_name[i], w->norm_bias[i], c->hidden));
+    }
+    TRY(export_plain(r, w->head_norm_name, w->head_norm, c->value_dim));
+    size_t bytes = (size_t)c->n_layers * N_WEIGHTS * sizeof *r->figures;
+    return export_layer_done(r->export, w->number, r->figures, bytes, r->calibration.hidden,
+                             (size_t)r->calibration.n_kept);
 }
 
 Status run_layer(Run *r, int64_t layer)
@@ -271,9 +227,9 @@ Status run_layer(Run *r, int64_t layer)
     TRY(run_layer_open(&w, r, layer));
     if (r->calibrated)
         TRY(run_layer_transform(r, &w));
-    for (int tap = TAP_QKV_IN; tap < N_TAPS; tap++) {
-        TRY(code_tap(r, &w, (Tap)tap));
-        TRY(run_tap_done(r, &w, (Tap)tap));
+    for (int i = 0; i < RUN_SETS; i++) {
+        TRY(code_tap(r, &w, RUN_SET[i]));
+        TRY(run_tap_done(r, &w, RUN_SET[i]));
     }
     if (r->calibrated)
         TRY(run_layer_advance(r, &w));

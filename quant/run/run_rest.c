@@ -4,25 +4,24 @@
 
 enum { ROWS_AT_ONCE = 1024 };
 
-bool run_codes_head(const Run *r)
+LayerMatrix run_head(const Run *r)
 {
-    const PlanEntry *e = plan_find(&r->plan, RUN_HEAD);
-    return e && e->scheme.bits;
+    const ModelTensor *head = layers_head(&r->layers);
+    const int64_t     *shape = (head ? head : layers_embed(&r->layers))->view.shape;
+    return (LayerMatrix){.name = layers_head_name(&r->layers), .n = shape[0], .k = shape[1]};
 }
 
-/* Tensors that need more than a copy. */
-static bool is_made(const Run *r, const ModelTensor *t)
+bool run_codes_head(const Run *r)
 {
-    if (t == layers_head(&r->layers) && (r->o->rotate || run_codes_head(r)))
-        return true;
-    return r->o->rotate && (t == layers_embed(&r->layers) || t == layers_norm(&r->layers));
+    const PlanEntry *e = plan_find(&r->plan, layers_head_name(&r->layers));
+    return e && e->scheme.bits;
 }
 
 static Status copy_rest(Run *r)
 {
     const ModelInfo *info = &r->layers.info;
     for (const ModelTensor *t = info->tensors; t < info->tensors + info->n_tensors; t++)
-        if (!is_made(r, t) && !export_has(r->export, t->name))
+        if (!export_has(r->export, t->name))
             TRY(export_copy(r->export, t->name));
     return OK;
 }
@@ -56,44 +55,43 @@ static Status export_table(Run *r, const ModelTensor *t, const char *name, const
 static Status code_head(Run *r, const ModelTensor *t, const float *norm)
 {
     ArenaMark     mark = arena_mark(&r->scratch);
-    const Scheme *s = run_scheme(r, RUN_HEAD);
-    LayerMatrix   m = {.name = RUN_HEAD, .n = t->view.shape[0], .k = t->view.shape[1]};
+    LayerMatrix   m = run_head(r);
+    const Scheme *s = run_scheme(r, m.name);
     RtnCodes      codes;
     ARENA_NEW(m.w, &r->scratch, m.n * m.k);
     TRY(table_rows(m.w, r, t, norm, 0, m.n));
     TRY(run_codes(&codes, &r->scratch, s, m.n, m.k));
     TRY(run_encode(&codes, &r->head, r, &m, s, NULL));
-    TRY(export_codes(r->export, RUN_HEAD, &codes));
+    TRY(export_codes(r->export, m.name, &codes));
     arena_rewind(&r->scratch, mark);
     return OK;
 }
 
-/* Rotated: the final norm goes into the head, which no longer is the embedding. */
-static Status make_ends(Run *r)
+/* The final norm goes into the head, which no longer is the embedding. */
+static Status turn_ends(Run *r)
 {
     const ModelTensor *embed = layers_embed(&r->layers), *norm = layers_norm(&r->layers);
-    const ModelTensor *head = layers_head(&r->layers);
+    const ModelTensor *head = layers_head(&r->layers) ? layers_head(&r->layers) : embed;
     int64_t            C = r->layers.info.config.hidden;
     ArenaMark          mark = arena_mark(&r->scratch);
     float             *w;
     ARENA_NEW(w, &r->scratch, C);
     TRY(layers_read_tensor(w, &r->layers, norm));
-    if (run_codes_head(r))
-        TRY(code_head(r, head ? head : embed, w));
-    else if (r->o->rotate)
-        TRY(export_table(r, head ? head : embed, RUN_HEAD, w));
+    TRY(run_codes_head(r) ? code_head(r, head, w)
+                          : export_table(r, head, layers_head_name(&r->layers), w));
+    TRY(export_table(r, embed, embed->name, NULL));
     for (int64_t c = 0; c < C; c++)
         w[c] = 1;
-    if (r->o->rotate) {
-        TRY(export_table(r, embed, embed->name, NULL));
-        TRY(export_floats(r->export, norm->name, w, 0, C));
-    }
+    TRY(export_floats(r->export, norm->name, w, 0, C));
     arena_rewind(&r->scratch, mark);
     return OK;
 }
 
 Status run_rest(Run *r)
 {
-    TRY(make_ends(r));
+    if (r->o->rotate)
+        TRY(turn_ends(r));
+    else if (run_codes_head(r))
+        TRY(code_head(r, layers_head(&r->layers), NULL));
     return copy_rest(r);
 }

@@ -12,13 +12,6 @@
 #include "quant/run/run.h"
 
 static const int BITS[BUDGET_CHOICES] = {4, 6, 8};
-static const Tap TAPS[] = {TAP_QKV_IN, TAP_O_IN, TAP_MLP_IN, TAP_DOWN_IN};
-enum { N_SETS = sizeof TAPS / sizeof TAPS[0] };
-
-static bool in_set(const Run *r, const LayerWeights *w, int kind, Tap tap)
-{
-    return tap_of_weight((WeightKind)kind) == tap && run_scheme(r, w->at[kind].name)->bits;
-}
 
 static double relative2(const MatrixFigures *f)
 {
@@ -59,15 +52,13 @@ static Status measure_set(BudgetItem *item, Run *r, const LayerWeights *w, Tap t
 {
     ArenaMark  mark = arena_mark(&r->scratch);
     InputStats in;
-    bool       any = false;
+    bool       gathered = r->calibrated && run_has_inputs(r, w, tap);
     *item = (BudgetItem){0};
-    for (int kind = 0; kind < N_WEIGHTS; kind++)
-        any |= in_set(r, w, kind, tap);
-    if (any && r->calibrated)
+    if (gathered)
         TRY(run_tap_inputs(&in, r, w, tap));
     for (int kind = 0; kind < N_WEIGHTS; kind++)
-        for (int c = 0; c < BUDGET_CHOICES && in_set(r, w, kind, tap); c++)
-            TRY(try_bits(item, r, &w->at[kind], c, r->calibrated ? &in : NULL));
+        for (int c = 0; c < BUDGET_CHOICES && run_in_set(r, w, kind, tap); c++)
+            TRY(try_bits(item, r, &w->at[kind], c, gathered ? &in : NULL));
     r->factor = (GptqFactor){0};
     arena_rewind(&r->scratch, mark);
     return OK;
@@ -80,9 +71,9 @@ static Status measure_layer(BudgetItem *items, Run *r, int64_t layer)
     TRY(run_layer_open(&w, r, layer));
     if (r->calibrated)
         TRY(run_layer_transform(r, &w));
-    for (int i = 0; i < N_SETS; i++) {
-        TRY(measure_set(&items[i], r, &w, TAPS[i]));
-        TRY(run_tap_done(r, &w, TAPS[i]));
+    for (int i = 0; i < RUN_SETS; i++) {
+        TRY(measure_set(&items[i], r, &w, RUN_SET[i]));
+        TRY(run_tap_done(r, &w, RUN_SET[i]));
     }
     if (r->calibrated)
         TRY(run_layer_advance(r, &w));
@@ -136,12 +127,12 @@ static Status set_bits(Run *r, const int *choice)
     for (int64_t l = 0; l < r->layers.info.config.n_layers; l++) {
         LayerWeights w;
         layers_describe(&w, &r->layers, l);
-        for (int i = 0; i < N_SETS; i++)
+        for (int i = 0; i < RUN_SETS; i++)
             for (int kind = 0; kind < N_WEIGHTS; kind++) {
-                if (!in_set(r, &w, kind, TAPS[i]) || run_has_rule(r, w.at[kind].name))
+                if (!run_in_set(r, &w, kind, RUN_SET[i]) || run_has_rule(r, w.at[kind].name))
                     continue;
                 Scheme s = *run_scheme(r, w.at[kind].name);
-                s.bits = BITS[choice[l * N_SETS + i]];
+                s.bits = BITS[choice[l * RUN_SETS + i]];
                 TRY(plan_set(&r->plan, w.at[kind].name, s));
             }
     }
@@ -150,13 +141,13 @@ static Status set_bits(Run *r, const int *choice)
 
 Status run_target(Run *r)
 {
-    int64_t     L = r->layers.info.config.n_layers, n = L * N_SETS;
+    int64_t     L = r->layers.info.config.n_layers, n = L * RUN_SETS;
     BudgetItem *items;
     int        *choice;
     ARENA_NEW(items, r->a, n);
     ARENA_NEW(choice, r->a, n);
     for (int64_t l = 0; l < L; l++)
-        TRY(measure_layer(&items[l * N_SETS], r, l));
+        TRY(measure_layer(&items[l * RUN_SETS], r, l));
     Budget budget = budget_of(r);
     TRY(check_least(r, &budget, items, n));
     TRY(budget_solve(choice, &r->scratch, items, n, budget.bytes));

@@ -128,7 +128,7 @@ static Status scale(Case *c, Place p, InputStats *in, double *ratio)
     case MLP:
         return awq_norm(&c->w, p == MLP, in, c->scheme, &c->a, &c->be, ratio);
     case DOWN:
-        return awq_up_down(&c->w, in, c->scheme, &c->a, &c->be, ratio);
+        return awq_up_down(&c->w, &c->w.at[W_UP], in, c->scheme, &c->a, &c->be, ratio);
     default:
         return awq_value_out(&c->w, &c->map, c->s.head_norm ? 1e-5 : -1, in, c->scheme, &c->a,
                              &c->be, ratio);

@@ -9,107 +9,27 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "analysis/probe.h"
 #include "kernels/filemap.h"
 #include "quant/plan.h"
 #include "tests/check.h"
-
-enum { TOKENS = 70, VOCAB = 101, TEXT_WINDOWS = 6, WINDOW = 50 };
-
-typedef struct {
-    Arena           arena;
-    Backend         be;
-    Sequences       text;
-    char            model[512], out[512];
-    QuantizeOptions o;
-    QuantizeResult  r;
-} Fixture;
-
-static void text_of(Fixture *f, int64_t n, int64_t length)
-{
-    uint64_t seed = 77;
-    int64_t *start = arena_alloc(&f->arena, n + 1, sizeof *start);
-    int32_t *ids = arena_alloc(&f->arena, n * length, sizeof *ids);
-    for (int64_t i = 0; i <= n; i++)
-        start[i] = i * length;
-    for (int64_t i = 0; i < n * length; i++)
-        ids[i] = (int32_t)((1 + (double)check_uniform(&seed)) / 2 * VOCAB);
-    f->text = (Sequences){.n = n, .start = start, .ids = ids};
-}
-
-static Status open_fixture(Fixture *f, const char *model, Scheme scheme)
-{
-    *f = (Fixture){0};
-    TRY(backend_open(&f->be, "cpu", 2));
-    text_of(f, TEXT_WINDOWS, WINDOW);
-    snprintf(f->model, sizeof f->model, "%s/%s", check_path("golden/models"), model);
-    snprintf(f->out, sizeof f->out, "%s/out", check_tmp());
-    f->o = (QuantizeOptions){.model = f->model, .out = f->out, .format = "compressed-tensors",
-                             .scheme = scheme, .dtype = DTYPE_F32, .overwrite = true,
-                             .backend = &f->be};
-    return OK;
-}
-
-static void close_fixture(Fixture *f)
-{
-    backend_close(&f->be);
-    arena_close(&f->arena);
-}
-
-static Scheme scheme(int bits, int group, bool asym, Method method)
-{
-    return (Scheme){.bits = bits, .group = group, .asym = asym, .scale = DTYPE_F32,
-                    .method = method};
-}
-
-/* Logits [TOKENS,V] of a model at path, in f's arena. */
-static Status logits_of(float **out, Fixture *f, const char *path, WeightEdit edit, void *plan)
-{
-    ModelOptions o = {.dtype = DTYPE_F32, .edit = edit, .edit_context = plan};
-    Model        m;
-    Tensor       hidden, logits;
-    int32_t      ids[TOKENS], start[2] = {0, TOKENS};
-    int64_t      number = 0;
-    Batch        batch = {1, start, &number};
-    for (int i = 0; i < TOKENS; i++)
-        ids[i] = (int32_t)(i * 37 % VOCAB);
-    TRY(model_load(&m, &f->arena, &f->be, path, &o));
-    TRY(backend_tensor(&f->be, &hidden, 2, (int64_t[]){TOKENS, m.config.hidden}));
-    TRY(backend_tensor(&f->be, &logits, 2, (int64_t[]){TOKENS, m.config.vocab}));
-    TRY(model_forward(&m, &hidden, ids, &batch, (RunQuant){.bits = 16}, NULL, NULL));
-    TRY(op_linear(&f->be, &logits, &hidden, &m.head));
-    *out = logits.data;
-    return OK;
-}
-
-/* Largest difference over the largest of a; NaN counts as infinite. */
-static double difference(const float *a, const float *b)
-{
-    double most = 0, worst = 0;
-    for (int i = 0; i < TOKENS * VOCAB; i++) {
-        double d = fabs((double)a[i] - (double)b[i]);
-        most = fmax(most, fabs((double)a[i]));
-        worst = d <= worst ? worst : d == d ? d : INFINITY;
-    }
-    return worst / most;
-}
+#include "tests/quant/ref_run.h"
 
 /* --- what is written --- */
 
 /* OUT's logits are those of the model whose weights were rounded in memory. */
 static void check_written(const char *model, Scheme s)
 {
-    Fixture f;
+    RefRun f;
     Plan    plan;
     char    spec[SCHEME_TEXT];
     float  *written, *rounded;
-    T_STATUS_OK(open_fixture(&f, model, s));
+    T_STATUS_OK(ref_run_open(&f, model, s));
     T_STATUS_OK(quantize_run(&f.r, &f.arena, &f.o));
     T_STATUS_OK(plan_init(&plan, &f.arena, scheme_text(&s, spec)));
-    T_STATUS_OK(logits_of(&rounded, &f, f.model, plan_edit, &plan));
-    T_STATUS_OK(logits_of(&written, &f, f.out, NULL, NULL));
+    T_STATUS_OK(ref_run_logits(&rounded, &f, f.model, plan_edit, &plan));
+    T_STATUS_OK(ref_run_logits(&written, &f, f.out, NULL, NULL));
     /* Products decode to q s - z s: with f32 scales that rounds otherwise than (q - z) s. */
-    T_NEAR(difference(rounded, written), 0, s.asym ? 4e-6 : 0);
+    T_NEAR(ref_run_difference(rounded, written), 0, s.asym ? 4e-6 : 0);
     T_OK(f.r.n_rows == plan.n);
     for (int64_t i = 0; i < f.r.n_rows; i++) {
         const PlanEntry *e = plan_find(&plan, f.r.rows[i].name);
@@ -119,7 +39,7 @@ static void check_written(const char *model, Scheme s)
         T_OK(isnan(f.r.rows[i].output_error));
     }
     T_NEAR(f.r.bits, plan_bits(&plan), 1e-9);
-    close_fixture(&f);
+    ref_run_close(&f);
 }
 
 TEST(written_weights_are_those_rounded_in_memory)
@@ -127,9 +47,9 @@ TEST(written_weights_are_those_rounded_in_memory)
     static const char *const MODELS[] = {"diff_mha", "diff_gqa", "diff_bias_gelu",
                                          "diff_odd_kv", "llama_gqa", "llama_tied_shipped"};
     for (size_t i = 0; i < sizeof MODELS / sizeof MODELS[0]; i++) {
-        check_written(MODELS[i], scheme(4, 0, false, METHOD_RTN));
-        check_written(MODELS[i], scheme(6, 0, true, METHOD_RTN));
-        check_written(MODELS[i], scheme(8, 0, false, METHOD_RTN));
+        check_written(MODELS[i], ref_scheme(4, 0, false, METHOD_RTN));
+        check_written(MODELS[i], ref_scheme(6, 0, true, METHOD_RTN));
+        check_written(MODELS[i], ref_scheme(8, 0, false, METHOD_RTN));
     }
 }
 
@@ -137,10 +57,10 @@ TEST(written_weights_are_those_rounded_in_memory)
 
 TEST(rules_give_matrices_schemes_of_their_own)
 {
-    Fixture          f;
-    const SchemeRule rules[] = {{"*self_attn*", scheme(8, 32, false, METHOD_RTN)},
-                                {"*.layers.1.*v_proj.weight", scheme(0, 0, false, METHOD_RTN)}};
-    T_STATUS_OK(open_fixture(&f, "diff_mha", scheme(4, 0, false, METHOD_CLIP)));
+    RefRun          f;
+    const SchemeRule rules[] = {{"*self_attn*", ref_scheme(8, 32, false, METHOD_RTN)},
+                                {"*.layers.1.*v_proj.weight", ref_scheme(0, 0, false, METHOD_RTN)}};
+    T_STATUS_OK(ref_run_open(&f, "diff_mha", ref_scheme(4, 0, false, METHOD_CLIP)));
     f.o.rules = rules;
     f.o.n_rules = 2;
     T_STATUS_OK(quantize_run(&f.r, &f.arena, &f.o));
@@ -151,41 +71,41 @@ TEST(rules_give_matrices_schemes_of_their_own)
     }
     T_OK(strstr(f.r.notes, "vLLM"));
     float *logits;
-    T_STATUS_OK(logits_of(&logits, &f, f.out, NULL, NULL));
-    close_fixture(&f);
+    T_STATUS_OK(ref_run_logits(&logits, &f, f.out, NULL, NULL));
+    ref_run_close(&f);
 }
 
 /* The head stays floats unless a pattern spells it; a tied one needs a rotation. */
 TEST(a_head_is_coded_where_it_is_named)
 {
-    Fixture    f;
-    SchemeRule rule = {"*", scheme(6, 0, false, METHOD_RTN)};
+    RefRun    f;
+    SchemeRule rule = {"*", ref_scheme(6, 0, false, METHOD_RTN)};
     float     *before, *after;
-    T_STATUS_OK(open_fixture(&f, "diff_mha", scheme(8, 0, false, METHOD_RTN)));
+    T_STATUS_OK(ref_run_open(&f, "diff_mha", ref_scheme(8, 0, false, METHOD_RTN)));
     f.o.rules = &rule;
     f.o.n_rules = 1;
     T_STATUS_OK(quantize_run(&f.r, &f.arena, &f.o));
     T_OK(!strstr(f.r.rows[f.r.n_rows - 1].name, "lm_head"));
-    rule = (SchemeRule){"lm_head*", scheme(8, 0, false, METHOD_GPTQ)};
+    rule = (SchemeRule){"lm_head*", ref_scheme(8, 0, false, METHOD_GPTQ)};
     T_STATUS_OK(quantize_run(&f.r, &f.arena, &f.o));
     T_TEXT(f.r.rows[f.r.n_rows - 1].name, "lm_head.weight");
     T_TEXT(f.r.rows[f.r.n_rows - 1].format, "w8:clip");
     T_OK(f.r.rows[f.r.n_rows - 1].weight_error > 1e-4);
-    T_STATUS_OK(logits_of(&before, &f, f.model, NULL, NULL));
-    T_STATUS_OK(logits_of(&after, &f, f.out, NULL, NULL));
-    T_NEAR(difference(before, after), 0, 0.05);
-    close_fixture(&f);
+    T_STATUS_OK(ref_run_logits(&before, &f, f.model, NULL, NULL));
+    T_STATUS_OK(ref_run_logits(&after, &f, f.out, NULL, NULL));
+    T_NEAR(ref_run_difference(before, after), 0, 0.05);
+    ref_run_close(&f);
 
-    T_STATUS_OK(open_fixture(&f, "llama_tied_shipped", scheme(8, 0, false, METHOD_RTN)));
+    T_STATUS_OK(ref_run_open(&f, "llama_tied_shipped", ref_scheme(8, 0, false, METHOD_RTN)));
     f.o.rules = &rule;
     f.o.n_rules = 1;
     T_FAILS(quantize_run(&f.r, &f.arena, &f.o), ERR_UNSUPPORTED, "--rotate");
     f.o.rotate = true;
     T_STATUS_OK(quantize_run(&f.r, &f.arena, &f.o));
-    T_STATUS_OK(logits_of(&before, &f, f.model, NULL, NULL));
-    T_STATUS_OK(logits_of(&after, &f, f.out, NULL, NULL));
-    T_NEAR(difference(before, after), 0, 0.05);
-    close_fixture(&f);
+    T_STATUS_OK(ref_run_logits(&before, &f, f.model, NULL, NULL));
+    T_STATUS_OK(ref_run_logits(&after, &f, f.out, NULL, NULL));
+    T_NEAR(ref_run_difference(before, after), 0, 0.05);
+    ref_run_close(&f);
 }
 
 /* --- transforms --- */
@@ -193,21 +113,21 @@ TEST(a_head_is_coded_where_it_is_named)
 /* Weights that stay floats: the function is the same but for rounding. */
 static void check_function(const char *model, bool rotate, double smooth)
 {
-    Fixture f;
+    RefRun f;
     float  *before, *after;
-    T_STATUS_OK(open_fixture(&f, model, scheme(0, 0, false, METHOD_RTN)));
+    T_STATUS_OK(ref_run_open(&f, model, ref_scheme(0, 0, false, METHOD_RTN)));
     f.o.rotate = rotate;
     f.o.smooth = smooth;
     f.o.seed = 3;
     f.o.text = smooth > 0 ? &f.text : NULL;
     f.o.text_name = "random";
     T_STATUS_OK(quantize_run(&f.r, &f.arena, &f.o));
-    T_STATUS_OK(logits_of(&before, &f, f.model, NULL, NULL));
-    T_STATUS_OK(logits_of(&after, &f, f.out, NULL, NULL));
-    T_OK(difference(before, after) > 0);
+    T_STATUS_OK(ref_run_logits(&before, &f, f.model, NULL, NULL));
+    T_STATUS_OK(ref_run_logits(&after, &f, f.out, NULL, NULL));
+    T_OK(ref_run_difference(before, after) > 0);
     /* Twice what the f32 pass itself is away from the golden logits, generously. */
-    T_NEAR(difference(before, after), 0, 1e-5);
-    close_fixture(&f);
+    T_NEAR(ref_run_difference(before, after), 0, 1e-5);
+    ref_run_close(&f);
 }
 
 TEST(transforms_leave_the_function)
@@ -232,9 +152,9 @@ static double output_error2(const QuantizeResult *r)
 
 static double error_of(const char *model, Scheme s, bool awq, bool rotate)
 {
-    Fixture f;
+    RefRun f;
     float  *logits;
-    if (open_fixture(&f, model, s) != OK)
+    if (ref_run_open(&f, model, s) != OK)
         return NAN;
     f.o.text = &f.text;
     f.o.text_name = "random";
@@ -242,9 +162,9 @@ static double error_of(const char *model, Scheme s, bool awq, bool rotate)
     f.o.rotate = rotate;
     double e = NAN;
     if (quantize_run(&f.r, &f.arena, &f.o) == OK &&
-        logits_of(&logits, &f, f.out, NULL, NULL) == OK)
+        ref_run_logits(&logits, &f, f.out, NULL, NULL) == OK)
         e = output_error2(&f.r);
-    close_fixture(&f);
+    ref_run_close(&f);
     return e;
 }
 
@@ -252,10 +172,10 @@ TEST(methods_that_look_at_the_text_lower_the_outputs_error)
 {
     static const char *const MODELS[] = {"diff_gqa", "diff_bias_gelu", "llama_tied_shipped"};
     for (size_t i = 0; i < sizeof MODELS / sizeof MODELS[0]; i++) {
-        double rtn = error_of(MODELS[i], scheme(4, 0, false, METHOD_RTN), false, false);
-        double awq = error_of(MODELS[i], scheme(4, 0, false, METHOD_RTN), true, false);
-        double gptq = error_of(MODELS[i], scheme(4, 0, false, METHOD_GPTQ), false, false);
-        double both = error_of(MODELS[i], scheme(4, 0, false, METHOD_GPTQ), true, true);
+        double rtn = error_of(MODELS[i], ref_scheme(4, 0, false, METHOD_RTN), false, false);
+        double awq = error_of(MODELS[i], ref_scheme(4, 0, false, METHOD_RTN), true, false);
+        double gptq = error_of(MODELS[i], ref_scheme(4, 0, false, METHOD_GPTQ), false, false);
+        double both = error_of(MODELS[i], ref_scheme(4, 0, false, METHOD_GPTQ), true, true);
         T_OK(rtn > 0 && awq < rtn && gptq < 0.8 * rtn && both < rtn);
     }
 }
@@ -264,10 +184,10 @@ TEST(methods_that_look_at_the_text_lower_the_outputs_error)
 
 TEST(a_budget_picks_widths_by_error)
 {
-    Fixture f;
+    RefRun f;
     for (int text = 0; text < 2; text++) {
         int64_t of_bits[9] = {0};
-        T_STATUS_OK(open_fixture(&f, "diff_gqa", scheme(4, 0, false, METHOD_CLIP)));
+        T_STATUS_OK(ref_run_open(&f, "diff_gqa", ref_scheme(4, 0, false, METHOD_CLIP)));
         f.o.target_bits = 7.2;
         f.o.text = text ? &f.text : NULL;
         f.o.text_name = "random";
@@ -277,16 +197,16 @@ TEST(a_budget_picks_widths_by_error)
             of_bits[f.r.rows[i].format[1] - '0']++;
         T_OK(of_bits[4] + of_bits[6] + of_bits[8] == f.r.n_rows);
         T_OK(of_bits[4] < f.r.n_rows && of_bits[8] < f.r.n_rows);
-        close_fixture(&f);
+        ref_run_close(&f);
     }
 }
 
 /* A matrix that a rule names keeps the rule's bits, and counts. */
 TEST(a_budget_leaves_what_rules_name)
 {
-    Fixture          f;
-    const SchemeRule rule = {"*down_proj*", scheme(8, 0, false, METHOD_RTN)};
-    T_STATUS_OK(open_fixture(&f, "diff_gqa", scheme(4, 0, false, METHOD_RTN)));
+    RefRun          f;
+    const SchemeRule rule = {"*down_proj*", ref_scheme(8, 0, false, METHOD_RTN)};
+    T_STATUS_OK(ref_run_open(&f, "diff_gqa", ref_scheme(4, 0, false, METHOD_RTN)));
     f.o.rules = &rule;
     f.o.n_rules = 1;
     T_STATUS_OK(quantize_run(&f.r, &f.arena, &f.o));
@@ -297,14 +217,14 @@ TEST(a_budget_leaves_what_rules_name)
     T_STATUS_OK(quantize_run(&f.r, &f.arena, &f.o));
     for (int64_t i = 0; i < f.r.n_rows; i++)
         T_TEXT(f.r.rows[i].format, strstr(f.r.rows[i].name, "down_proj") ? "w8" : "w4");
-    close_fixture(&f);
+    ref_run_close(&f);
 }
 
 /* target_bytes: the tensors of OUT stay below. */
 TEST(a_size_is_kept)
 {
-    Fixture f;
-    T_STATUS_OK(open_fixture(&f, "diff_gqa", scheme(4, 0, false, METHOD_RTN)));
+    RefRun f;
+    T_STATUS_OK(ref_run_open(&f, "diff_gqa", ref_scheme(4, 0, false, METHOD_RTN)));
     T_STATUS_OK(quantize_run(&f.r, &f.arena, &f.o));
     double smallest = (double)f.r.bytes_after;
     f.o.target_bytes = 1.1 * smallest;
@@ -313,7 +233,7 @@ TEST(a_size_is_kept)
     T_OK((double)f.r.bytes_after > 1.02 * smallest);
     f.o.target_bytes = 0.5 * smallest;
     T_FAILS(quantize_run(&f.r, &f.arena, &f.o), ERR_RANGE, "lowest widths");
-    close_fixture(&f);
+    ref_run_close(&f);
 }
 
 /* --- the same bytes --- */
@@ -332,9 +252,9 @@ static bool same_file(const char *a, const char *b, const char *name)
     return same;
 }
 
-static Status with_everything(Fixture *f, const char *out)
+static Status with_everything(RefRun *f, const char *out)
 {
-    TRY(open_fixture(f, "diff_gqa", scheme(4, 0, true, METHOD_GPTQ)));
+    TRY(ref_run_open(f, "diff_gqa", ref_scheme(4, 0, true, METHOD_GPTQ)));
     snprintf(f->out, sizeof f->out, "%s/%s", check_tmp(), out);
     f->o.text = &f->text;
     f->o.text_name = "random";
@@ -344,21 +264,21 @@ static Status with_everything(Fixture *f, const char *out)
 
 TEST(threads_change_no_byte)
 {
-    Fixture a, b;
+    RefRun a, b;
     T_STATUS_OK(with_everything(&a, "two"));
     T_STATUS_OK(with_everything(&b, "three"));
     b.be.n_threads = 3;
     T_STATUS_OK(quantize_run(&a.r, &a.arena, &a.o));
     T_STATUS_OK(quantize_run(&b.r, &b.arena, &b.o));
     T_OK(same_file(a.out, b.out, "model.safetensors"));
-    close_fixture(&a);
-    close_fixture(&b);
+    ref_run_close(&a);
+    ref_run_close(&b);
 }
 
 /* Breaks runs off at the k-th allocation. Where that leaves finished layers, goes on. */
 TEST(a_broken_run_goes_on_to_the_same_bytes)
 {
-    Fixture     whole, f;
+    RefRun     whole, f;
     struct stat st;
     int         resumed = 0;
     char        partial[600], config[600];
@@ -384,15 +304,15 @@ TEST(a_broken_run_goes_on_to_the_same_bytes)
             T_OK(system(command) == 0);
             resumed++;
         }
-        close_fixture(&f);
+        ref_run_close(&f);
     }
     T_OK(resumed == 2);
-    close_fixture(&whole);
+    ref_run_close(&whole);
 }
 
 TEST(other_settings_are_not_resumed)
 {
-    Fixture f;
+    RefRun f;
     char    partial[600];
     T_STATUS_OK(with_everything(&f, "other"));
     snprintf(partial, sizeof partial, "%s.partial", f.out);
@@ -412,13 +332,13 @@ TEST(other_settings_are_not_resumed)
     T_FAILS(quantize_run(&f.r, &f.arena, &f.o), ERR_USAGE, "the same settings");
     ids[7] ^= 1;
     T_STATUS_OK(quantize_run(&f.r, &f.arena, &f.o));
-    close_fixture(&f);
+    ref_run_close(&f);
 }
 
 /* --- what is refused --- */
 
 /* All that needs no work is told before any: quantize_check says it too. */
-static void refused(Fixture *f, Status kind, const char *word)
+static void refused(RefRun *f, Status kind, const char *word)
 {
     T_FAILS(quantize_check(&f->o, true), kind, word);
     T_FAILS(quantize_run(&f->r, &f->arena, &f->o), kind, word);
@@ -426,8 +346,8 @@ static void refused(Fixture *f, Status kind, const char *word)
 
 TEST(what_can_be_known_is_told_first)
 {
-    Fixture f;
-    T_STATUS_OK(open_fixture(&f, "diff_mha", scheme(4, 0, false, METHOD_RTN)));
+    RefRun f;
+    T_STATUS_OK(ref_run_open(&f, "diff_mha", ref_scheme(4, 0, false, METHOD_RTN)));
     snprintf(f.out, sizeof f.out, "%s/first", check_tmp());
     f.o.overwrite = false;
     T_STATUS_OK(quantize_check(&f.o, false));
@@ -442,17 +362,17 @@ TEST(what_can_be_known_is_told_first)
     f.o.target_bits = 0;
     T_STATUS_OK(quantize_run(&f.r, &f.arena, &f.o));
     refused(&f, ERR_USAGE, "--force");
-    close_fixture(&f);
+    ref_run_close(&f);
 }
 
 TEST(wrong_options)
 {
-    Fixture f;
-    T_STATUS_OK(open_fixture(&f, "diff_mha", scheme(4, 0, false, METHOD_GPTQ)));
+    RefRun f;
+    T_STATUS_OK(ref_run_open(&f, "diff_mha", ref_scheme(4, 0, false, METHOD_GPTQ)));
     T_FAILS(quantize_run(&f.r, &f.arena, &f.o), ERR_USAGE, "--text");
-    f.o.scheme = scheme(4, 64, false, METHOD_RTN);
+    f.o.scheme = ref_scheme(4, 64, false, METHOD_RTN);
     T_FAILS(quantize_run(&f.r, &f.arena, &f.o), ERR_SHAPE, "groups of 64");
-    f.o.scheme = scheme(4, 0, false, METHOD_RTN);
+    f.o.scheme = ref_scheme(4, 0, false, METHOD_RTN);
     f.o.awq = true;
     T_FAILS(quantize_run(&f.r, &f.arena, &f.o), ERR_USAGE, "--awq");
     f.o.awq = false;
@@ -468,14 +388,14 @@ TEST(wrong_options)
     f.o.format = "compressed-tensors";
     f.o.out = f.model;
     T_FAILS(quantize_run(&f.r, &f.arena, &f.o), ERR_USAGE, f.model);
-    close_fixture(&f);
+    ref_run_close(&f);
 }
 
 TEST(what_is_quantized_already)
 {
-    Fixture f;
+    RefRun f;
     char    again[512];
-    T_STATUS_OK(open_fixture(&f, "diff_mha", scheme(8, 0, false, METHOD_RTN)));
+    T_STATUS_OK(ref_run_open(&f, "diff_mha", ref_scheme(8, 0, false, METHOD_RTN)));
     T_STATUS_OK(quantize_run(&f.r, &f.arena, &f.o));
     snprintf(again, sizeof again, "%s/again", check_tmp());
     f.o.model = f.out;
@@ -484,22 +404,22 @@ TEST(what_is_quantized_already)
     f.o.requantize = true;
     T_STATUS_OK(quantize_run(&f.r, &f.arena, &f.o));
     float *once, *twice;
-    T_STATUS_OK(logits_of(&once, &f, f.out, NULL, NULL));
-    T_STATUS_OK(logits_of(&twice, &f, again, NULL, NULL));
-    T_NEAR(difference(once, twice), 0, 1e-5);   // the same codes but for the scale's last bit
-    close_fixture(&f);
+    T_STATUS_OK(ref_run_logits(&once, &f, f.out, NULL, NULL));
+    T_STATUS_OK(ref_run_logits(&twice, &f, again, NULL, NULL));
+    T_NEAR(ref_run_difference(once, twice), 0, 1e-5);   // the same codes but for the scale's last bit
+    ref_run_close(&f);
 }
 
 TEST(a_short_text_is_told)
 {
-    Fixture f;
-    T_STATUS_OK(open_fixture(&f, "diff_mha", scheme(4, 0, false, METHOD_GPTQ)));
-    text_of(&f, 1, 20);
+    RefRun f;
+    T_STATUS_OK(ref_run_open(&f, "diff_mha", ref_scheme(4, 0, false, METHOD_GPTQ)));
+    ref_run_text(&f, 1, 20);
     f.o.text = &f.text;
     f.o.text_name = "short";
     T_STATUS_OK(quantize_run(&f.r, &f.arena, &f.o));
     T_OK(strstr(f.r.notes, "20 tokens"));
     float *logits;
-    T_STATUS_OK(logits_of(&logits, &f, f.out, NULL, NULL));
-    close_fixture(&f);
+    T_STATUS_OK(ref_run_logits(&logits, &f, f.out, NULL, NULL));
+    ref_run_close(&f);
 }
