@@ -42,8 +42,9 @@ static Status read_shape(int64_t *shape, int n_dims, const Context *c, const cha
         fits = shape[i] > 0;
     }
     if (!fits)
-        FAIL(ERR_SHAPE, "%s/%s: tensor %s has shape %s, expected %s", c->layout->path, t->file,
-             name, tensor_shape_text(&t->view, text), n_dims == 1 ? "a vector" : "a matrix");
+        FAIL(ERR_SHAPE, "%s/%s: tensor %s has shape %s, expected a %s that is not empty",
+             c->layout->path, t->file, name, tensor_shape_text(&t->view, text),
+             n_dims == 1 ? "vector" : "matrix");
     return OK;
 }
 
