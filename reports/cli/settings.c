@@ -248,8 +248,8 @@ static void help_program(void)
         printf("  %-9s %-15s ", settings_verbs[i].name, settings_verbs[i].inputs);
         print_about(settings_verbs[i].about, 28);
     }
-    printf("\nMODEL is a Hugging Face folder (config.json, safetensors, tokenizer.json) or a .gguf "
-           "file.\n"
+    printf("\nMODEL is a Hugging Face folder (config.json, safetensors, tokenizer.json), a .gguf "
+           "file,\nor unilm@FOLDER: weights of microsoft/unilm without a config.json.\n"
            "Results go to stdout, progress and messages to stderr.\n"
            "Exit status: 0 done, 1 bad input, 2 wrong usage, 3 no such device.\n");
 }

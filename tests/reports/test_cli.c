@@ -9,14 +9,15 @@
 
 #define TINY "golden/models/diff_gqa"
 #define PAIR "pair/diff"
+#define UNILM "golden/variants/unilm_v1_gqa"
 
 TEST(help_names_every_verb)
 {
     Outcome *o = run("--help");
     T_OK(o->code == 0);
     const char *verbs[] = {"inspect", "analyze", "compare", "report", "generate", "eval",
-                           "quantize"};
-    for (int i = 0; i < 7; i++)
+                           "quantize", "convert"};
+    for (int i = 0; i < 8; i++)
         T_OK(strstr(o->out, verbs[i]));
     T_OK(run("analyze --help")->code == 0);
     T_OK(strstr(run("analyze --help")->out, "--no-record"));
@@ -210,6 +211,34 @@ TEST(no_record_gives_the_same_perplexity)
     snprintf(with, sizeof with, "%.32s", at);
     o = run(with_model("analyze %s -q --json --no-record --tokens ids.txt", TINY));
     T_OK(o->code == 0 && strstr(o->out, with));
+}
+
+/* Weights without a config.json: by path, by option, converted; and those that have one. */
+TEST(layouts)
+{
+    write_text("ids.txt", "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20");
+    T_OK(fails(run(with_model("inspect %s", UNILM)), 1, "config.json", "--layout unilm"));
+    Outcome *o = run(with_model("inspect unilm@%s", UNILM));
+    T_OK(o->code == 0 && strstr(o->out, "assumed: theta 10000") && !strstr(o->out, "unilm@"));
+    o = run(with_model("inspect --json --layout unilm:theta=5e5 %s", UNILM));
+    T_OK(o->code == 0 && strstr(o->out, "\"layout\": \"unilm, as given: theta 500000;"));
+    o = run(with_model("inspect --layout unilm %s", TINY));
+    T_OK(o->code == 0 && strstr(o->err, "--layout changes nothing"));
+    T_OK(fails(run(with_model("inspect --layout foo %s", TINY)), 2, "\"foo\"", "unilm"));
+    T_OK(fails(run("inspect foo@bar"), 2, "no such folder", "\"foo\""));
+    T_OK(fails(run("report --layout unilm x.h5"), 2, "--layout", "report"));
+    T_OK(fails(run(with_model("convert unilm@%s", UNILM)), 2, "convert", "--out"));
+    T_OK(fails(run(with_model("convert %s -o c", TINY)), 1, "already", "transformers"));
+    o = run(with_model("convert --layout unilm %s -o c", UNILM));
+    T_OK(o->code == 0 && strstr(o->out, "DiffLlamaForCausalLM") && exists("c/config.json"));
+    T_OK(strstr(o->err, "assumed") && strstr(o->err, "--floats bf16"));
+    T_OK(fails(run(with_model("convert unilm@%s -o c", UNILM)), 2, "there already", "--force"));
+    o = run(with_model("convert unilm@%s -o c -f --floats bf16 --json -q", UNILM));
+    T_OK(o->code == 0 && strstr(o->out, "\"dtype\": \"BF16\"") && !*o->err);
+    o = run(with_model("eval c unilm@%s", UNILM));
+    T_OK(fails(o, 2, "one MODEL", "2 came"));
+    o = run(with_model("analyze --layout unilm %s -q --json --tokens ids.txt", UNILM));
+    T_OK(o->code == 0 && strstr(o->out, "\"outliers\": ["));
 }
 
 TEST(generate_speaks)
