@@ -163,7 +163,8 @@ ExportOptions run_export_options(const Run *r)
     const QuantizeOptions *o = r->o;
     return (ExportOptions){
         .path = o->out, .format = r->format, .wide6 = o->wide6, .source = &r->layers,
-        .plan = &r->plan, .dtype = r->dtype, .untie = o->rotate && r->layers.info.config.tied,
+        .plan = &r->plan, .dtype = r->dtype, .own_dtypes = o->dtype == N_DTYPES,
+        .untie = o->rotate && r->layers.info.config.tied,
         .act_order = o->scheme.method == METHOD_GPTQ, .damp = o->damp > 0 ? o->damp : 0.01,
         .resume = o->resume, .overwrite = o->overwrite,
     };

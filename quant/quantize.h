@@ -33,7 +33,8 @@ typedef struct {
     double            smooth;       // SmoothQuant's alpha in (0,1); 0: none
     uint64_t          seed;         // of the rotations
     double            damp;         // of GPTQ; 0: 0.01
-    Dtype             dtype;        // of floats and scales; N_DTYPES: as the checkpoint
+    Dtype             dtype;        // of floats and scales; N_DTYPES: that of most of the
+                                    //   checkpoint, but F32 vectors stay F32
     bool              wide6;        // 6-bit codes in 8-bit packing
     bool              resume, overwrite, requantize;
     const Sequences  *text;         // to calibrate on, NULL: none

@@ -155,6 +155,13 @@ Status export_open(Export **out, Arena *a, const ExportOptions *o)
     return s;
 }
 
+Dtype export_float_dtype(const ExportOptions *o, const ModelTensor *t)
+{
+    bool table = strcmp(t->name, layers_embed(o->source)->name) == 0;
+    return o->own_dtypes && !t->linear && !table && t->view.dtype == DTYPE_F32 ? DTYPE_F32
+                                                                              : o->dtype;
+}
+
 size_t export_matrix_bytes(const ExportOptions *o, const Scheme *s, int64_t n, int64_t k)
 {
     Part   parts[PACKING_PARTS];
@@ -260,7 +267,7 @@ static Status not_stored(const Export *e, const OutTensor *t, int64_t i, float x
     else
         snprintf(place, sizeof place, "[%lld]", (long long)i);
     FAIL(ERR_RANGE, "%s: tensor %s%s is %g, expected a %s", e->o.source->info.path, t->name,
-         place, (double)x, !finite ? "finite number" : e->o.dtype == DTYPE_F16
+         place, (double)x, !finite ? "finite number" : t->view.dtype == DTYPE_F16
          ? "number that F16 holds (up to 65504): store floats as BF16 or F32"
          : "number that BF16 holds");
 }

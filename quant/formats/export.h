@@ -24,6 +24,8 @@ typedef struct {
     const Plan   *plan;         // a scheme for every quantizable matrix; an entry of its own
                                 //   for the head (layers_head_name) where that is coded too
     Dtype         dtype;        // F32, F16, BF16: of float tensors and scales; config's dtype
+    bool          own_dtypes;   // but what is F32 and neither of a linear layer nor the
+                                //   embedding stays so: lambda, A_log, some norms
     bool          untie;        // a head is written though the source ties it
     bool          act_order;    // label: GPTQ took columns in the order of their activations
     double        damp;         // label
@@ -35,6 +37,9 @@ typedef struct {
 } ExportOptions;
 
 typedef struct Export Export;
+
+/* What a tensor of the source is stored as where it stays floats. */
+Dtype export_float_dtype(const ExportOptions *o, const ModelTensor *t);
 
 /* Bytes of all tensors that a matrix [n,k] becomes: format, wide6 and dtype of o. */
 size_t export_matrix_bytes(const ExportOptions *o, const Scheme *s, int64_t n, int64_t k);

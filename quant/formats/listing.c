@@ -106,7 +106,7 @@ static Status add_tensor(Listing *l, Arena *a, const char *name, const ModelTens
     Scheme s = scheme_of(o->plan, name, quantizable);
     l->n_linear += quantizable;
     if (!s.bits)
-        return add_plain(l, a, name, linear, shape, o->dtype);
+        return add_plain(l, a, name, linear, shape, t ? export_float_dtype(o, t) : o->dtype);
     if (!linear)
         FAIL(ERR_UNSUPPORTED, "%s: is no weight of a linear layer, which alone %s holds as "
              "codes: leave it as it is (fp)", name, packing_of(o->format)->name);

@@ -90,6 +90,7 @@ typedef struct {
 static Budget budget_of(const Run *r)
 {
     const ModelInfo *info = &r->layers.info;
+    ExportOptions    e = run_export_options(r);
     double           weights = 0, others = 0;
     for (int64_t i = 0; i < info->n_tensors; i++) {
         const ModelTensor *t = &info->tensors[i];
@@ -97,7 +98,7 @@ static Budget budget_of(const Run *r)
         if (t->quantizable && run_scheme(r, t->name)->bits)
             weights += n;
         else
-            others += n * (double)dtype_size(r->dtype);
+            others += n * (double)dtype_size(export_float_dtype(&e, t));
     }
     if (r->o->target_bits > 0)
         return (Budget){r->o->target_bits * weights / 8, weights, others};

@@ -31,7 +31,7 @@ typedef struct {
 static Status run_begin(Run *r, const char *source, const char *spec, ExportFormat format)
 {
     *r = (Run){0};
-    TRY(model_info_open(&r->layers.info, &r->a, source));
+    TRY(layers_open(&r->layers, &r->a, source));
     TRY(plan_init(&r->plan, &r->a, spec));
     r->o = (ExportOptions){.path = ref_path("out"), .format = format, .source = &r->layers,
                            .plan = &r->plan, .dtype = r->plan.scheme.scale, .damp = 0.05,
@@ -58,7 +58,7 @@ static Status run_export(Run *r)
 static void run_end(Run *r)
 {
     checkpoint_close(&r->out);
-    model_info_close(&r->layers.info);
+    layers_close(&r->layers);
     arena_close(&r->a);
 }
 

@@ -23,7 +23,7 @@ typedef struct {
 static Status run_begin(Run *r, const char *out)
 {
     *r = (Run){0};
-    TRY(model_info_open(&r->layers.info, &r->a, ref_source("source", true, true, "BF16")));
+    TRY(layers_open(&r->layers, &r->a, ref_source("source", true, true, "BF16")));
     TRY(plan_init(&r->plan, &r->a, "w4:g32:asym:bf16"));
     r->o = (ExportOptions){.path = out, .format = FORMAT_COMPRESSED, .source = &r->layers,
                            .plan = &r->plan, .dtype = DTYPE_BF16, .settings = "w4",
@@ -33,7 +33,7 @@ static Status run_begin(Run *r, const char *out)
 
 static void run_end(Run *r)
 {
-    model_info_close(&r->layers.info);
+    layers_close(&r->layers);
     arena_close(&r->a);
 }
 
