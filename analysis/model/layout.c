@@ -183,12 +183,11 @@ static Status lacks_config(bool *out, Arena *a, const char *path)
 Status model_with_layout(const char **out, Arena *a, const char *path, const char *layout)
 {
     Layout own, asked;
-    bool   lacks = false;
+    bool   lacks;
     *out = path;
     TRY(parse_layout(&asked, a, layout, strlen(layout)));
     TRY(layout_split(&own, a, path));
-    if (!own.name)
-        TRY(lacks_config(&lacks, a, path));
+    TRY(lacks_config(&lacks, a, path));   // no: one of its own makes it no folder's path
     if (!lacks)
         return OK;
     *out = arena_printf(a, "%s@%s", layout, path);

@@ -239,8 +239,8 @@ static Status run_model(Grid *g, const char *path)
     GridModel *m = &g->models[g->n_models];
     bool       extras;
     m->path = path;
-    session_say(g->se, "%s", path);
     TRY(loaded_reader(&m->reader, path));
+    session_say(g->se, "%s", m->reader.model.path);
     TRY(session_name(&m->name, g->se, g->sets, g->n_models, m->reader.model.name));
     series_set_init(&m->set, &g->se->arena, m->name);
     TRY(grid_texts(g, m));
