@@ -56,6 +56,8 @@ const ModelTensor *layers_norm(const Layers *l);
 const ModelTensor *layers_head(const Layers *l);
 /* What the head's tensor is called, or would be, were it not tied: "lm_head.weight". */
 const char *layers_head_name(const Layers *l);
+/* What names of tensors but the head's begin with, though files may leave it out; or NULL. */
+const char *layers_prefix(const Layers *l);
 /* Rows of v and columns of o belong together: a value has P = value_dim / head_dim parts;
  * part p of output head h is the v head (rows head * head_dim ...) returned, in the
  * checkpoint's order, and columns (h * P + p) * head_dim ... of o. */

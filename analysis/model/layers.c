@@ -136,6 +136,11 @@ const char *layers_head_name(const Layers *l)
     return layers_head(l) ? layers_head(l)->name : rule->name;
 }
 
+const char *layers_prefix(const Layers *l)
+{
+    return l->source->source.config.arch->prefix;
+}
+
 int64_t layers_value_head(const Layers *l, int64_t h, int64_t p)
 {
     const ModelConfig *c = &l->info.config;

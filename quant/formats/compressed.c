@@ -111,9 +111,12 @@ static void add_targets(TextBuf *b, const Listing *l, const Coded *m, const Expo
     for (int64_t i = 0; i < l->n_coded; i++) {
         if (!is_alike(&l->coded[i], m, o))
             continue;
-        textbuf_add(b, first ? "[\n          " : ",\n          ");
-        textbuf_json(b, l->coded[i].module);
-        first = false;
+        const char *names[2] = {l->coded[i].module, l->coded[i].also};
+        for (int j = 0; j < 2 && names[j]; j++) {
+            textbuf_add(b, first ? "[\n          " : ",\n          ");
+            textbuf_json(b, names[j]);
+            first = false;
+        }
     }
     textbuf_add(b, "\n        ]");
 }

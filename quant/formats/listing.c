@@ -53,6 +53,26 @@ static Status check_matrix(const Coded *m, const ExportOptions *o)
     return p->check(m, o);
 }
 
+/* The module of a weight as the file calls it, and as loaders do, where that is another: with
+ * the prefix that some files leave out; transformers 5 calls every head lm_head. */
+static Status module_of(const char **module, const char **also, const Listing *l, Arena *a,
+                        const char *name, const ExportOptions *o)
+{
+    const char *prefix = layers_prefix(o->source);
+    bool        is_head = strcmp(name, l->head) == 0;
+    *also = NULL;
+    *module = arena_text(a, name, strlen(name) - strlen(".weight"));
+    if (*module && is_head && strcmp(*module, "lm_head") != 0)
+        *also = "lm_head";
+    else if (!*module || is_head || !prefix || strncmp(name, prefix, strlen(prefix)) == 0)
+        prefix = NULL;
+    if (*module && !*also && prefix)
+        *also = arena_printf(a, "%s%s", prefix, *module);
+    if (!*module || (prefix && !*also))
+        FAIL(ERR_MEMORY, "out of memory: name of %s", name);
+    return OK;
+}
+
 static Status add_coded(Listing *l, Arena *a, const char *name, const Tensor *shape,
                         const ExportOptions *o)
 {
@@ -63,9 +83,7 @@ static Status add_coded(Listing *l, Arena *a, const char *name, const Tensor *sh
     m->n = shape->shape[0];
     m->k = shape->shape[1];
     m->name = name;
-    m->module = arena_text(a, name, n - suffix);
-    if (!m->module)
-        FAIL(ERR_MEMORY, "out of memory: name of %s", name);
+    TRY(module_of(&m->module, &m->also, l, a, name, o));
     TRY(check_matrix(m, o));
     int n_parts = packing_of(o->format)->parts(parts, m, o);
     for (int i = 0; i < n_parts; i++) {
@@ -79,23 +97,22 @@ static Status add_coded(Listing *l, Arena *a, const char *name, const Tensor *sh
 }
 
 /* Its module is a linear layer that stays floats. */
-static Status ignore(Listing *l, Arena *a, const char *name)
+static Status ignore(Listing *l, Arena *a, const char *name, const ExportOptions *o)
 {
-    const char *module = arena_text(a, name, strlen(name) - strlen(".weight"));
-    if (!module)
-        FAIL(ERR_MEMORY, "out of memory: name of %s", name);
+    const char *module, *also;
+    TRY(module_of(&module, &also, l, a, name, o));
     l->ignored[l->n_ignored++] = module;
+    if (also)
+        l->ignored[l->n_ignored++] = also;
     return OK;
 }
 
-static Status add_plain(Listing *l, Arena *a, const char *name, bool linear,
-                        const Tensor *shape, Dtype dtype)
+static void add_plain(Listing *l, const char *name, const Tensor *shape, Dtype dtype)
 {
     Tensor view = *shape;
     view.dtype = dtype;
     view.data = NULL;
     l->tensors[l->n++] = (OutTensor){.name = name, .view = view};
-    return linear ? ignore(l, a, name) : OK;
 }
 
 /* t: in the source; NULL for a head that is not. */
@@ -105,8 +122,10 @@ static Status add_tensor(Listing *l, Arena *a, const char *name, const ModelTens
     bool   quantizable = t && t->quantizable, linear = !t || t->linear;
     Scheme s = scheme_of(o->plan, name, quantizable);
     l->n_linear += quantizable;
-    if (!s.bits)
-        return add_plain(l, a, name, linear, shape, t ? export_float_dtype(o, t) : o->dtype);
+    if (!s.bits) {
+        add_plain(l, name, shape, t ? export_float_dtype(o, t) : o->dtype);
+        return linear ? ignore(l, a, name, o) : OK;
+    }
     if (!linear)
         FAIL(ERR_UNSUPPORTED, "%s: is no weight of a linear layer, which alone %s holds as "
              "codes: leave it as it is (fp)", name, packing_of(o->format)->name);
@@ -169,7 +188,7 @@ static Status add_tied_head(Listing *l, Arena *a, const ExportOptions *o)
     if (o->untie)
         return add_tensor(l, a, l->head, NULL, &shape, o);
     CHECK(!scheme_of(o->plan, l->head, false).bits);
-    return ignore(l, a, l->head);
+    return ignore(l, a, l->head, o);
 }
 
 static Status add_all(Listing *l, Arena *a, const ExportOptions *o)
@@ -189,7 +208,7 @@ Status listing_make(Listing *l, Arena *a, const ExportOptions *o)
     *l = (Listing){.head = layers_head_name(o->source)};
     ARENA_NEW(l->tensors, a, n * PACKING_PARTS);
     ARENA_NEW(l->coded, a, n);
-    ARENA_NEW(l->ignored, a, n);
+    ARENA_NEW(l->ignored, a, 2 * n);
     TRY(add_all(l, a, o));
     if (!l->n_coded && o->format != FORMAT_COMPRESSED)
         FAIL(ERR_USAGE, "%s: the plan leaves every matrix as it is, expected a scheme such as "

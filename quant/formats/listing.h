@@ -11,6 +11,7 @@
 typedef struct {
     const char *name;    // "model.layers.0.mlp.up_proj.weight"
     const char *module;  // the same without ".weight"
+    const char *also;    // what loaders call the module, where the file does not; or NULL
     Scheme      scheme;
     int64_t     n, k;
 } Coded;
