@@ -7,8 +7,9 @@
  * them; LayerNorms, which subtract a mean, do not.
  * R2 [d * n_parts] turns each wide value head, between v and o: attention weights mix
  * tokens, not channels, and the norm of a differential head spans the wide head; its
- * weights, where it has any, move into o's columns: so both commute with R2. The v heads that make a wide head need not be
- * neighbours (valuemap.h): turning v heads one by one, in their own order, breaks that. */
+ * weights, where it has any, move into o's columns: so both commute with R2. The v heads
+ * that make a wide head need not be neighbours (valuemap.h): turning v heads one by one, in
+ * their own order, breaks that. */
 #ifndef DQ_ROTATE_H
 #define DQ_ROTATE_H
 

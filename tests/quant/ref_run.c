@@ -22,6 +22,12 @@ void ref_run_text(RefRun *f, int64_t n, int64_t length)
     f->text = (Sequences){.n = n, .start = start, .ids = ids};
 }
 
+void ref_run_calibrate(RefRun *f)
+{
+    f->o.text = &f->text;
+    f->o.text_name = "random";
+}
+
 /* Some have no config: what their folders are called tells the layout. */
 static void find_model(RefRun *f, const char *model)
 {
@@ -86,4 +92,14 @@ double ref_run_difference(const float *a, const float *b)
         worst = d <= worst ? worst : d == d ? d : INFINITY;
     }
     return worst / most;
+}
+
+double ref_run_loss(const float *a, const float *b)
+{
+    double error = 0, sum = 0;
+    for (int i = 0; i < TOKENS * VOCAB; i++) {
+        error += ((double)a[i] - (double)b[i]) * ((double)a[i] - (double)b[i]);
+        sum += (double)a[i] * (double)a[i];
+    }
+    return isfinite(error) && sum > 0 ? sqrt(error / sum) : INFINITY;
 }

@@ -24,6 +24,9 @@ void   ref_run_close(RefRun *f);
 /* Another text: n windows. */
 void   ref_run_text(RefRun *f, int64_t n, int64_t length);
 
+/* o.text is the text. */
+void   ref_run_calibrate(RefRun *f);
+
 Scheme ref_scheme(int bits, int group, bool asym, Method method);   // scales of f32
 
 /* Logits [REF_RUN_TOKENS, REF_RUN_VOCAB] of the model at path on two sequences, in f's arena.
@@ -31,5 +34,7 @@ Scheme ref_scheme(int bits, int group, bool asym, Method method);   // scales of
 Status ref_run_logits(float **out, RefRun *f, const char *path, WeightEdit edit, void *plan);
 /* Largest difference over the largest of a; NaN counts as infinite. */
 double ref_run_difference(const float *a, const float *b);
+/* Root of the mean square of a - b, over that of a; infinite where one is not finite. */
+double ref_run_loss(const float *a, const float *b);
 
 #endif

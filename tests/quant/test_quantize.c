@@ -20,9 +20,9 @@
 static void check_written(const char *model, Scheme s)
 {
     RefRun f;
-    Plan    plan;
-    char    spec[SCHEME_TEXT];
-    float  *written, *rounded;
+    Plan   plan;
+    char   spec[SCHEME_TEXT];
+    float *written, *rounded;
     T_STATUS_OK(ref_run_open(&f, model, s));
     T_STATUS_OK(quantize_run(&f.r, &f.arena, &f.o));
     T_STATUS_OK(plan_init(&plan, &f.arena, scheme_text(&s, spec)));
@@ -57,9 +57,10 @@ TEST(written_weights_are_those_rounded_in_memory)
 
 TEST(rules_give_matrices_schemes_of_their_own)
 {
-    RefRun          f;
+    RefRun           f;
     const SchemeRule rules[] = {{"*self_attn*", ref_scheme(8, 32, false, METHOD_RTN)},
-                                {"*.layers.1.*v_proj.weight", ref_scheme(0, 0, false, METHOD_RTN)}};
+                                {"*.layers.1.*v_proj.weight",
+                                 ref_scheme(0, 0, false, METHOD_RTN)}};
     T_STATUS_OK(ref_run_open(&f, "diff_mha", ref_scheme(4, 0, false, METHOD_CLIP)));
     f.o.rules = rules;
     f.o.n_rules = 2;
@@ -78,7 +79,7 @@ TEST(rules_give_matrices_schemes_of_their_own)
 /* The head stays floats unless a pattern spells it; a tied one needs a rotation. */
 TEST(a_head_is_coded_where_it_is_named)
 {
-    RefRun    f;
+    RefRun     f;
     SchemeRule rule = {"*", ref_scheme(6, 0, false, METHOD_RTN)};
     float     *before, *after;
     T_STATUS_OK(ref_run_open(&f, "diff_mha", ref_scheme(8, 0, false, METHOD_RTN)));
@@ -114,7 +115,7 @@ TEST(a_head_is_coded_where_it_is_named)
 static void check_function(const char *model, bool rotate, double smooth)
 {
     RefRun f;
-    float  *before, *after;
+    float *before, *after;
     T_STATUS_OK(ref_run_open(&f, model, ref_scheme(0, 0, false, METHOD_RTN)));
     f.o.rotate = rotate;
     f.o.smooth = smooth;
@@ -153,7 +154,7 @@ static double output_error2(const QuantizeResult *r)
 static double error_of(const char *model, Scheme s, bool awq, bool rotate)
 {
     RefRun f;
-    float  *logits;
+    float *logits;
     if (ref_run_open(&f, model, s) != OK)
         return NAN;
     f.o.text = &f.text;
@@ -204,7 +205,7 @@ TEST(a_budget_picks_widths_by_error)
 /* A matrix that a rule names keeps the rule's bits, and counts. */
 TEST(a_budget_leaves_what_rules_name)
 {
-    RefRun          f;
+    RefRun           f;
     const SchemeRule rule = {"*down_proj*", ref_scheme(8, 0, false, METHOD_RTN)};
     T_STATUS_OK(ref_run_open(&f, "diff_gqa", ref_scheme(4, 0, false, METHOD_RTN)));
     f.o.rules = &rule;
@@ -278,7 +279,7 @@ TEST(threads_change_no_byte)
 /* Breaks runs off at the k-th allocation. Where that leaves finished layers, goes on. */
 TEST(a_broken_run_goes_on_to_the_same_bytes)
 {
-    RefRun     whole, f;
+    RefRun      whole, f;
     struct stat st;
     int         resumed = 0;
     char        partial[600], config[600];
@@ -313,7 +314,7 @@ TEST(a_broken_run_goes_on_to_the_same_bytes)
 TEST(other_settings_are_not_resumed)
 {
     RefRun f;
-    char    partial[600];
+    char   partial[600];
     T_STATUS_OK(with_everything(&f, "other"));
     snprintf(partial, sizeof partial, "%s.partial", f.out);
     for (int64_t k = 64; access(partial, F_OK) != 0; k += k / 8) {
@@ -394,7 +395,7 @@ TEST(wrong_options)
 TEST(what_is_quantized_already)
 {
     RefRun f;
-    char    again[512];
+    char   again[512];
     T_STATUS_OK(ref_run_open(&f, "diff_mha", ref_scheme(8, 0, false, METHOD_RTN)));
     T_STATUS_OK(quantize_run(&f.r, &f.arena, &f.o));
     snprintf(again, sizeof again, "%s/again", check_tmp());
@@ -406,7 +407,8 @@ TEST(what_is_quantized_already)
     float *once, *twice;
     T_STATUS_OK(ref_run_logits(&once, &f, f.out, NULL, NULL));
     T_STATUS_OK(ref_run_logits(&twice, &f, again, NULL, NULL));
-    T_NEAR(ref_run_difference(once, twice), 0, 1e-5);   // the same codes but for the scale's last bit
+    /* the same codes but for the scale's last bit */
+    T_NEAR(ref_run_difference(once, twice), 0, 1e-5);
     ref_run_close(&f);
 }
 
