@@ -6,7 +6,7 @@ struct Cache {
     int64_t capacity, length;
     int64_t key_width, value_width;  // floats a row
     Tensor *k, *v;                   // [n_layers] of [capacity, width], backend memory
-    Tensor *window, *state;          // [n_layers] of [J-1,E] and [E,N]
+    Tensor *window, *state;          // [n_layers] of [J-1,E] and [2N,E]
 };
 
 /* A state begins as zeros. */
@@ -33,7 +33,7 @@ static Status make_layer(Cache *c, Model *m, int64_t l)
                               (int64_t[]){c->capacity, c->value_width});
     case MIX_MAMBA:
         TRY(make_zeros(m, &c->window[l], config->n_taps - 1, config->inner));
-        return make_zeros(m, &c->state[l], config->inner, config->n_states);
+        return make_zeros(m, &c->state[l], 2 * config->n_states, config->inner);
     default:
         return OK;
     }
