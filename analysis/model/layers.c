@@ -5,7 +5,7 @@
 #include "analysis/model/place.h"
 #include "analysis/model/rest.h"
 #include "analysis/model/rows.h"
-#include "analysis/model/tables.h"
+#include "analysis/model/once.h"
 
 struct LayerSource {
     Source source;

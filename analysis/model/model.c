@@ -4,7 +4,7 @@
 #include "analysis/model/model_info.h"
 #include "analysis/model/place.h"
 #include "analysis/model/rest.h"
-#include "analysis/model/tables.h"
+#include "analysis/model/once.h"
 #include "kernels/size.h"
 
 /* One matrix at a time goes through w. */

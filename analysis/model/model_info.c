@@ -76,7 +76,7 @@ static Status fill_lambda(ModelInfo *info, Arena *a, const Source *s)
         if (!model_attends(&info->config, i))
             continue;
         TRY(source_lambda(&lambda[i], a, s, i));
-        init[i] = diff_lambda_init(i + s->config.arch->lambda_shift);
+        init[i] = source_lambda_init(s, i);
     }
     info->lambda = lambda;
     info->lambda_init = init;

@@ -52,6 +52,7 @@ MUST_USE Status source_codes(Codes *out, Arena *a, const Source *s, const ModelT
 
 /* lambda of a layer of a differential model, from its four vectors. ERR_RANGE
  * where it is not finite. */
+double source_lambda_init(const Source *s, int64_t layer);
 MUST_USE Status source_lambda(double *out, Arena *scratch, const Source *s, int64_t layer);
 
 #endif

@@ -168,6 +168,11 @@ Status source_codes(Codes *out, Arena *a, const Source *s, const ModelTensor *t)
     return status;
 }
 
+double source_lambda_init(const Source *s, int64_t layer)
+{
+    return diff_lambda_init(layer + s->config.arch->lambda_shift);
+}
+
 Status source_lambda(double *out, Arena *scratch, const Source *s, int64_t layer)
 {
     int64_t   d = s->config.keys.head_dim;
@@ -177,7 +182,7 @@ Status source_lambda(double *out, Arena *scratch, const Source *s, int64_t layer
     for (int i = 0; i < 4; i++)
         TRY(source_read(v + i * d, s,
                         source_tensor(s, layer, (TensorRole)(ROLE_LAMBDA_Q1 + i))));
-    *out = diff_lambda(v, v + d, v + 2 * d, v + 3 * d, d, diff_lambda_init(layer + s->config.arch->lambda_shift));
+    *out = diff_lambda(v, v + d, v + 2 * d, v + 3 * d, d, source_lambda_init(s, layer));
     arena_rewind(scratch, mark);
     if (!isfinite((float)*out))
         FAIL(ERR_RANGE, "%s: lambda of layer %lld is %g, expected a finite number", s->path,

@@ -12,6 +12,8 @@
 #include "tests/analysis/ref_golden.h"
 #include "tests/check.h"
 
+enum { N_OF_LLAMA = W_DOWN + 1 };   // matrices that a layer of a llama has
+
 /* Ragged windows: a batch of all has a second part of more than 512 rows, and none is
  * of one row alone, which has a kernel of its own (backend.h, op_linear). */
 static const int64_t START[] = {0, 2, 130, 250, 253, 380, 508, 600, 617};
@@ -43,7 +45,7 @@ typedef struct {
     const BackendOps *device;
     BackendOps        ops;
     Run               run;
-    float            *x[4][N_WEIGHTS];   // [N_ROWS,K] of each layer
+    float            *x[4][N_OF_LLAMA];   // [N_ROWS,K] of each layer
 } Watched;
 
 static Watched watched;
@@ -52,7 +54,7 @@ static Status watch_linear(Backend *be, Tensor *y, const Tensor *x, const Linear
 {
     Model *m = &watched.s.m;
     for (int64_t l = 0; l < m->config.n_layers; l++)
-        for (int kind = 0; kind < N_WEIGHTS; kind++)
+        for (int kind = 0; kind < N_OF_LLAMA; kind++)
             if (w == &m->layers[l].w[kind])
                 memcpy(watched.x[l][kind], x->data, tensor_bytes(x));
     return watched.device->linear(be, y, x, w);
@@ -68,7 +70,7 @@ static Status watch(const char *name, Dtype dtype)
     TRY(subject_open(&watched.s, golden_folder(name), &options, 2));
     CHECK(m->config.n_layers <= 4);
     for (int64_t l = 0; l < m->config.n_layers; l++)
-        for (int kind = 0; kind < N_WEIGHTS; kind++)
+        for (int kind = 0; kind < N_OF_LLAMA; kind++)
             ARENA_NEW(watched.x[l][kind], &watched.s.arena, N_ROWS * m->layers[l].w[kind].k);
     for (int i = 0; i <= N_WINDOWS; i++)
         start[i] = (int32_t)START[i];
@@ -114,7 +116,7 @@ static void trail_close(Trail *t)
 static Status place(Trail *t, int64_t layer, int first, int end)
 {
     LayerWeights w = t->w[layer];
-    for (int kind = 0; kind < N_WEIGHTS; kind++)
+    for (int kind = 0; kind < N_OF_LLAMA; kind++)
         if (kind < first || kind >= end)
             w.at[kind].w = NULL;
     if (first > 0)
@@ -134,9 +136,9 @@ enum { N_INPUTS = sizeof TAPS / sizeof *TAPS };
 
 TEST(calibration_tap_of_each_matrix)
 {
-    static const Tap WANT[N_WEIGHTS] = {TAP_QKV_IN, TAP_QKV_IN, TAP_QKV_IN, TAP_O_IN,
+    static const Tap WANT[N_OF_LLAMA] = {TAP_QKV_IN, TAP_QKV_IN, TAP_QKV_IN, TAP_O_IN,
                                         TAP_MLP_IN, TAP_MLP_IN, TAP_DOWN_IN};
-    for (int kind = 0; kind < N_WEIGHTS; kind++)
+    for (int kind = 0; kind < N_OF_LLAMA; kind++)
         T_OK(tap_of_weight((WeightKind)kind) == WANT[kind]);
 }
 
@@ -225,7 +227,7 @@ static Status follow(Trail *t, const char *name, bool attend)
             CHECK(s.k == watched.s.m.layers[l].w[TAPS[i].kind].k);
             check_inputs(name, &s, watched.x[l][TAPS[i].kind], i, l);
         }
-        TRY(place(t, l, placed, N_WEIGHTS));
+        TRY(place(t, l, placed, N_OF_LLAMA));
         TRY(calibration_advance(&t->c, l));
         int64_t n = N_ROWS * t->m.config.hidden;
         if (!same(t->c.hidden, watched.run.hidden + l * n, n, sizeof(float)))
@@ -309,7 +311,7 @@ TEST(calibration_of_wide_rows)
 static Status all_inputs(InputStats s[N_INPUTS], Trail *t, int64_t batch_tokens)
 {
     t->c.batch_tokens = batch_tokens;
-    TRY(place(t, 0, 0, N_WEIGHTS));
+    TRY(place(t, 0, 0, N_OF_LLAMA));
     for (int i = 0; i < N_INPUTS; i++)
         TRY(calibration_inputs(&s[i], &t->a, &t->c, 0, TAPS[i].tap, true));
     return OK;
@@ -398,7 +400,7 @@ TEST(calibration_tells_how_far_it_is)
     Steps      steps = {0};
     Progress   progress = {step, &steps};
     T_STATUS_OK(trail_open(&t, "models/llama_gqa", DTYPE_F32, 2));
-    T_STATUS_OK(place(&t, 1, 0, N_WEIGHTS));
+    T_STATUS_OK(place(&t, 1, 0, N_OF_LLAMA));
     t.c.progress = &progress;
     t.c.batch_tokens = 1;
     T_STATUS_OK(calibration_inputs(&s, &t.a, &t.c, 1, TAP_DOWN_IN, false));
@@ -429,7 +431,7 @@ TEST(calibration_names_what_is_not_finite)
     Trail      t;
     InputStats s;
     T_STATUS_OK(trail_open(&t, "models/diff_gqa", DTYPE_F32, 2));
-    T_STATUS_OK(place(&t, 0, 0, N_WEIGHTS));
+    T_STATUS_OK(place(&t, 0, 0, N_OF_LLAMA));
     int64_t C = t.m.config.hidden;
     t.c.hidden[600 * C + 9] = NAN;
     T_FAILS(calibration_inputs(&s, &t.a, &t.c, 0, TAP_QKV_IN, true), ERR_RANGE,
@@ -616,7 +618,7 @@ TEST(input_error_is_that_of_the_outputs)
     double     got = NAN, want = 0;
     T_STATUS_OK(watch("models/diff_wide", DTYPE_F32));
     T_STATUS_OK(trail_open(&t, "models/diff_wide", DTYPE_F32, 2));
-    T_STATUS_OK(place(&t, 0, 0, N_WEIGHTS));
+    T_STATUS_OK(place(&t, 0, 0, N_OF_LLAMA));
     T_STATUS_OK(calibration_inputs(&s, &t.a, &t.c, 0, TAP_DOWN_IN, true));
     const LayerMatrix *m = &t.w[0].at[W_DOWN];
     float             *v = arena_raw(&t.a, m->n * m->k, sizeof *v);
@@ -655,7 +657,7 @@ TEST(calibration_every_allocation_may_fail)
 {
     Trail t;
     T_STATUS_OK(trail_open(&t, "models/diff_gqa", DTYPE_F32, 2));
-    T_STATUS_OK(place(&t, 0, 0, N_WEIGHTS));
+    T_STATUS_OK(place(&t, 0, 0, N_OF_LLAMA));
     size_t  used = t.be.arena.used;
     int64_t k = 1;
     for (Status s = ERR_MEMORY; s != OK; k++) {

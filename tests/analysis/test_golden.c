@@ -130,7 +130,8 @@ static void check_absmax(const char *name)
     for (int64_t l = 0; l < g->L; l++)
         for (int64_t h = 0; h < c.n_heads; h++)
             for (int64_t m = 0; m < c.n_maps; m++) {
-                double want = (double)g->logit_absmax[l * g->N + golden_query_head(&t.subject.m, h, m)];
+                int64_t at = l * g->N + golden_query_head(&t.subject.m, h, m);
+                double  want = (double)g->logit_absmax[at];
                 if (m == 1 && h % c.n_signals)
                     continue;   // counted with the first that shares it
                 double got = moments_absmax(&probe.logits[l].moments[h * c.n_maps + m]);

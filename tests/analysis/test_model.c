@@ -10,6 +10,8 @@
 #include "tests/analysis/ref_checkpoint.h"
 #include "tests/check.h"
 
+enum { N_OF_LLAMA = W_DOWN + 1 };   // matrices that a layer of a llama has
+
 /* --- a backend that keeps --- */
 
 typedef struct {
@@ -98,7 +100,7 @@ static RefTensor *layer_tensor(RefModel *r, int layer, const char *name)
 
 TEST(model_llama_arrives_as_it_stands)
 {
-    static const char *const NAMES[N_WEIGHTS] = {
+    static const char *const NAMES[N_OF_LLAMA] = {
         "self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight",
         "self_attn.o_proj.weight", "mlp.gate_proj.weight",    "mlp.up_proj.weight",
         "mlp.down_proj.weight"};
@@ -115,21 +117,21 @@ TEST(model_llama_arrives_as_it_stands)
         T_TEXT(dtype_name(m.stored), DTYPES[pass]);
         T_OK(m.dtype == DTYPE_F32 && m.backend == &backend && m.config.n_layers == 2);
         for (int l = 0; l < 2; l++) {
-            for (int kind = 0; kind < N_WEIGHTS; kind++) {
+            for (int kind = 0; kind < N_OF_LLAMA; kind++) {
                 const RefTensor *t = layer_tensor(&r, l, NAMES[kind]);
                 const Linear    *w = &m.layers[l].w[kind];
                 T_OK(w->n == t->rows && w->k == t->cols);
                 T_OK(same(kept_weight(&m, l, (WeightKind)kind), t->data, t->rows * t->cols));
                 T_OK(!((Kept *)w->packed)->bias);
             }
-            T_OK(same(m.layers[l].norm_attn.data,
+            T_OK(same(m.layers[l].norm_attn.w.data,
                       layer_tensor(&r, l, "input_layernorm.weight")->data, 12));
-            T_OK(same(m.layers[l].norm_mlp.data,
+            T_OK(same(m.layers[l].norm_mlp.w.data,
                       layer_tensor(&r, l, "post_attention_layernorm.weight")->data, 12));
         }
         T_OK(same(m.embed.data, ref_model_find(&r, "model.embed_tokens.weight")->data,
                   17 * 12));
-        T_OK(same(m.norm.data, ref_model_find(&r, "model.norm.weight")->data, 12));
+        T_OK(same(m.norm.w.data, ref_model_find(&r, "model.norm.weight")->data, 12));
         T_OK(same(((Kept *)m.head.packed)->w, ref_model_find(&r, "lm_head.weight")->data,
                   17 * 12));
         T_OK(m.n_params == 2 * 17 * 12 + 12 + 2 * (2 * 12 + 12 * (48 + 24 + 24 + 48 + 60)));
@@ -276,7 +278,7 @@ TEST(model_edit_sees_rows_as_in_the_checkpoint)
     ref_model_write(&r, ref_path("edit"), 1);
     T_STATUS_OK(load(&m, ref_path("edit"),
                      (ModelOptions){.dtype = DTYPE_F32, .edit = edit, .edit_context = &e}));
-    T_OK(e.n == 2 * N_WEIGHTS);  // not the embedding, not the head
+    T_OK(e.n == 2 * N_OF_LLAMA);  // not the embedding, not the head
     T_TEXT(e.names[0], "model.layers.0.self_attn.q_proj.weight");
     T_TEXT(e.names[13], "model.layers.1.mlp.down_proj.weight");
     /* canonical head row 1 is map 2 of head 0: half-head 4, rows 24 .. 29 */
@@ -418,7 +420,7 @@ TEST(model_refuses)
         {spoil_layer, ERR_SHAPE,
          "tensor model.layers.2.mlp.up_proj.weight, but config.json has num_hidden_layers 2"},
         {spoil_bias, ERR_UNSUPPORTED,
-         "model.layers.1.self_attn.q_proj.bias, but config.json has no attention_bias"},
+         "model.layers.1.self_attn.q_proj.bias, but config.json has no bias of q, k"},
         {spoil_stranger, ERR_UNSUPPORTED, "tensor v_head.weight is not part of"},
     };
     for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
@@ -492,7 +494,7 @@ TEST(model_info_tells)
         T_OK(info.tensors[i].quantizable == wanted);
         quantizable += info.tensors[i].quantizable;
     }
-    T_OK(quantizable == 2 * N_WEIGHTS);
+    T_OK(quantizable == 2 * N_OF_LLAMA);
     model_info_close(&info);
     model_info_close(&info);
     ref_model_free(&r);

@@ -14,6 +14,8 @@
 #include "tests/analysis/ref_packed.h"
 #include "tests/check.h"
 
+enum { N_OF_LLAMA = W_DOWN + 1 };   // matrices that a layer of a llama has
+
 static const char *const MODELS[] = {"diff_compressed", "llama_int8", "llama_gptq"};
 enum { N_MODELS = 3 };
 
@@ -125,7 +127,7 @@ TEST(packed_model_logits)
         printf("%s: against transformers %.1e, against its floats %.1e, bf16 %.1e\n", MODELS[i],
                largest_error(logits[0], copy, n), largest_error(logits[0], logits[1], n),
                largest_error(logits[2], logits[3], n));
-        T_OK(edits == 2 * N_WEIGHTS);
+        T_OK(edits == 2 * N_OF_LLAMA);
         T_NEAR(largest_error(logits[0], copy, n), 0, 3e-6);
         T_NEAR(largest_error(logits[0], logits[1], n), 0, 3e-6);
         T_NEAR(largest_error(logits[2], logits[3], n), 0, 3e-6);
@@ -212,7 +214,7 @@ TEST(packed_model_arrives_as_its_numbers_would)
         ModelOptions edited = {.dtype = DTYPE_F32, .edit = edit_nothing, .edit_context = &edits};
         T_STATUS_OK(model_load(&codes, &arena, &a, golden(MODELS[i]), &plain));
         T_STATUS_OK(model_load(&floats, &arena, &b, golden(MODELS[i]), &edited));
-        for (int k = 0; k < N_WEIGHTS; k++) {
+        for (int k = 0; k < N_OF_LLAMA; k++) {
             const Linear *x = &codes.layers[0].w[k], *y = &floats.layers[0].w[k];
             const Kept   *p = x->packed, *q = y->packed;
             with_codes += x->bits > 0;
@@ -222,7 +224,7 @@ TEST(packed_model_arrives_as_its_numbers_would)
             T_OK(!p->bias == !q->bias);
             T_OK(!p->bias || memcmp(p->bias, q->bias, (size_t)x->n * sizeof(float)) == 0);
         }
-        T_OK(with_codes == (i == 0 ? N_WEIGHTS - 1 : N_WEIGHTS));  // up_proj is plain there
+        T_OK(with_codes == (i == 0 ? N_OF_LLAMA - 1 : N_OF_LLAMA));  // up_proj is plain there
         arena_close(&a.arena);
         arena_close(&b.arena);
         arena_close(&arena);

@@ -131,7 +131,7 @@ static Status layer_by_hand(Pass *p, int64_t layer)
         .lambda = l->lambda, .norm_eps = (float)c->head_norm_eps,
         .out_scale = c->n_maps == 2 ? 1 - l->lambda_init : 1, .dtype = DTYPE_F32,
         .batch = *p->batch, .logit_bits = p->quant.bits, .logit_scale = p->quant.scale};
-    TRY(op_rmsnorm(be, &p->n, &p->x, &l->norm_attn, eps));
+    TRY(op_rmsnorm(be, &p->n, &p->x, &l->norm_attn.w, eps));
     round_inputs(&p->n, p->batch, p->quant);
     TRY(op_linear(be, &p->q, &p->n, &l->w[W_Q]));
     TRY(op_linear(be, &p->k, &p->n, &l->w[W_K]));
@@ -139,11 +139,12 @@ static Status layer_by_hand(Pass *p, int64_t layer)
     TRY(op_rope(be, &p->q, c->n_heads * c->n_maps, &p->cs, &p->sn, p->angle_row));
     TRY(op_rope(be, &p->k, c->n_groups * c->n_maps, &p->cs, &p->sn, p->angle_row));
     round_keys_values(&p->k, &p->v, p->batch, c->head_dim, p->quant.kv);
+    p->o = p->heads;
     TRY(op_attention(be, &p->o, &p->q, &p->k, &p->v, &a));
     round_inputs(&p->o, p->batch, p->quant);
     TRY(op_linear(be, &p->n, &p->o, &l->w[W_O]));
     TRY(op_add(be, &p->x, &p->n));
-    TRY(op_rmsnorm(be, &p->n, &p->x, &l->norm_mlp, eps));
+    TRY(op_rmsnorm(be, &p->n, &p->x, &l->norm_mlp.w, eps));
     round_inputs(&p->n, p->batch, p->quant);
     TRY(op_linear(be, &p->gate, &p->n, &l->w[W_GATE]));
     TRY(op_linear(be, &p->up, &p->n, &l->w[W_UP]));
@@ -161,7 +162,7 @@ static Status by_hand(float **out, Subject *s, const int32_t *ids, const Batch *
     TRY(op_embed(&s->be, &p.x, &s->m.embed, ids));
     for (int64_t l = 0; l < s->m.config.n_layers; l++)
         TRY(layer_by_hand(&p, l));
-    TRY(op_rmsnorm(&s->be, &p.n, &p.x, &s->m.norm, (float)s->m.config.norm_eps));
+    TRY(op_rmsnorm(&s->be, &p.n, &p.x, &s->m.norm.w, (float)s->m.config.norm_eps));
     *out = p.n.data;
     return OK;
 }

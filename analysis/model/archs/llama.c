@@ -98,8 +98,8 @@ static const Arch ROWS[] = {
     {
         .architecture = "MistralForCausalLM",
         .model_type = "mistral",
-        .defaults = {LIKE_LLAMA, WINDOW,
-                     .num_key_value_heads = 8, .max_position_embeddings = 4096 * 32, .norm_eps = 1e-6,
+        .defaults = {LIKE_LLAMA, WINDOW, .num_key_value_heads = 8,
+                     .max_position_embeddings = 4096 * 32, .norm_eps = 1e-6,
                      .bos_token_id = 1, .eos_token_id = 2},
         KEYS(MISTRAL_KEYS),
         .fit = fit_windows,

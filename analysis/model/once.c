@@ -1,5 +1,5 @@
-/* tables.c - see tables.h. */
-#include "analysis/model/tables.h"
+/* once.c - see once.h. */
+#include "analysis/model/once.h"
 
 #include "analysis/model/place.h"
 #include "analysis/model/rest.h"

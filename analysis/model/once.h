@@ -1,8 +1,8 @@
-/* tables.h - what a model has once: the embedding, positions, the norm before the head; and
+/* once.h - what a model has once: the embedding, positions, the norm before the head; and
  * the matrices between an embedding and hidden states of different widths (OPT-350m), which
  * are multiplied into the embedding and the head, so that no one else sees them. */
-#ifndef DQ_TABLES_H
-#define DQ_TABLES_H
+#ifndef DQ_ONCE_H
+#define DQ_ONCE_H
 
 #include "analysis/model/source.h"
 
