@@ -9,6 +9,16 @@
 
 /* --- measuring --- */
 
+/* The pass over the text and the first task with records on found what the unquantized cell
+ * asks for: where it was made in this run, the cell takes it. */
+static Status give(GridModel *m, const Perplexity *p, const uint8_t *correct)
+{
+    if (!m->has_study)
+        return OK;
+    TRY(study_give_text(&m->study, p));
+    return correct ? study_give(&m->study, 0, correct) : OK;
+}
+
 static Status analyze(Grid *g, GridModel *m, Loaded *l)
 {
     const Settings *s = &g->se->s;
@@ -22,9 +32,12 @@ static Status analyze(Grid *g, GridModel *m, Loaded *l)
         .progress = &g->se->progress,
     };
     Perplexity p;
+    if (marked)
+        ARENA_NEW(o.marked_correct, &m->arena, m->files[0].n);
     if (!g->record)
         return analyze_describe(&m->set, &l->model, g->with_text ? &m->text : NULL, &o);
-    return analyze_run(&m->set, &p, &l->model, m->reader.tokenizer, &m->text, &o);
+    TRY(analyze_run(&m->set, &p, &l->model, m->reader.tokenizer, &m->text, &o));
+    return give(m, &p, o.marked_correct);
 }
 
 static Status run_needles(Grid *g, GridModel *m, Loaded *l)

@@ -303,13 +303,13 @@ static Status changed_by_swaps(double *both, double *rows_only, const char *name
     GUARD(parts_open(&p, golden_folder(name), DTYPE_F32));
     int64_t n = N_TOKENS * p.s.m.config.vocab;
     int64_t head = p.w[0].at[W_V].n / p.s.m.config.head_dim - 1;
-    GUARD(place_all(&p));
+    GUARD(place_all(&p, NULL));
     GUARD(run(&before, &p.s));
     swap_rows_of_v(&p, head);
-    GUARD(place_all(&p));
+    GUARD(place_all(&p, NULL));
     GUARD(run(&rows, &p.s));
     swap_columns_of_o(&p, head);
-    GUARD(place_all(&p));
+    GUARD(place_all(&p, NULL));
     GUARD(run(&after, &p.s));
     *both = ref_worst(after.logits, before.logits, n);
     *rows_only = ref_worst(rows.logits, before.logits, n);
