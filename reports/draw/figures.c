@@ -74,6 +74,40 @@ static ColorScale fit_scale(const Panels *p, bool log_scale, bool choose, double
 
 /* --- layer x head --- */
 
+/* Did a map record anything, be it NaN? */
+static bool recorded(const SeriesSet *set, int64_t layer, int64_t head, int64_t map)
+{
+    static const char *const COUNTS[] = {"logits/count", "logits/nan", "logits/pos_inf",
+                                         "logits/neg_inf"};
+    bool any = false;
+    for (int i = 0; i < 4; i++) {
+        const Series *s = series_find_dims(set, COUNTS[i], "layer,head,map");
+        any |= !s || series_at(s, (layer * s->shape[1] + head) * s->shape[2] + map) > 0;
+    }
+    return any;
+}
+
+/* Maps that recorded nothing: of a whole layer, it has no attention; of some heads, they share
+ * the noise map of the head before them, which has recorded it. */
+static Status fill_gaps(Panels *p, const SeriesSet *set, int64_t map)
+{
+    HeatPanel *panel = &p->at[p->n - 1];
+    int64_t    H = panel->cols;
+    uint8_t   *absent;
+    ARENA_NEW(absent, &p->work->scratch, panel->rows);
+    for (int64_t l = 0; l < panel->rows; l++) {
+        float *row = (float *)panel->at + l * H;
+        absent[l] = !recorded(set, l, 0, map);
+        if (absent[l])
+            memset(row, 0, (size_t)H * sizeof *row);
+        for (int64_t h = 1; !absent[l] && h < H; h++)
+            if (!recorded(set, l, h, map))
+                row[h] = row[h - 1];
+    }
+    panel->absent = absent;
+    return OK;
+}
+
 static Status draw_heads(FigureWork *w)
 {
     Panels p = {.work = w};
@@ -87,6 +121,7 @@ static Status draw_heads(FigureWork *w)
                                           : arena_printf(&w->scratch, "%s, map %lld",
                                                          w->sets[i].model, (long long)m + 1);
             TRY(add_panel(&p, title, s, m, heads * maps, maps, s->shape[0], heads));
+            TRY(fill_gaps(&p, &w->sets[i], m));
         }
     }
     if (p.n == 0)
@@ -94,6 +129,7 @@ static Status draw_heads(FigureWork *w)
     Heatmap h = {.title = "Largest attention logit of every head",
                  .subtitle = "max |q·k/√d| over all allowed positions of the text",
                  .x_label = "head", .y_label = "layer", .value_label = "largest |logit|",
+                 .absent_label = "layers without attention",
                  .scale = fit_scale(&p, false, true, 4),
                  .columns = (int)i64_min(p.n, 3)};
     return finish(&p, &h, "logits-heads.png",

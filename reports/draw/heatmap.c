@@ -157,9 +157,18 @@ static bool has_zero(const Layout *l, const ColorRange *range)
     return l->h->causal || (range->zero && isnan(colors_place(&l->h->scale, 0)));
 }
 
+static bool has_absent(const Layout *l)
+{
+    for (int i = 0; i < l->h->n_panels; i++)
+        for (int64_t row = 0; row < l->h->panels[i].rows; row++)
+            if (l->h->panels[i].absent && l->h->panels[i].absent[row])
+                return true;
+    return false;
+}
+
 static bool has_legend(const Layout *l, const ColorRange *range)
 {
-    return range->not_finite || has_zero(l, range);
+    return range->not_finite || has_zero(l, range) || has_absent(l);
 }
 
 /* The bar stands to the right of all panels, as high as they are together. */
@@ -195,12 +204,23 @@ static Color cell_color(const Layout *l, const Panel *p, int row, int col)
     return colors_of(&l->h->scale, value);
 }
 
-static void paint_cells(const Layout *l, Canvas *c, const Panel *p)
+/* Are all rows absent that were joined into this one? */
+static bool is_absent(const Panel *p, const HeatPanel *in, int row)
+{
+    int64_t first = (int64_t)row * p->ky, end = i64_min(first + p->ky, in->rows);
+    for (int64_t i = first; i < end; i++)
+        if (!in->absent || !in->absent[i])
+            return false;
+    return true;
+}
+
+static void paint_cells(const Layout *l, Canvas *c, const Panel *p, const HeatPanel *in)
 {
     for (int row = 0; row < p->rows; row++)
         for (int col = 0; col < p->cols; col++)
             canvas_rect(c, p->box.x + col * l->cell_w, p->box.y + row * l->cell_h, l->cell_w,
-                        l->cell_h, cell_color(l, p, row, col));
+                        l->cell_h,
+                        is_absent(p, in, row) ? COLOR_ZERO : cell_color(l, p, row, col));
     canvas_frame(c, p->box.x, p->box.y, p->box.width, p->box.height, 2, AXES_SOFT);
 }
 
@@ -236,7 +256,7 @@ static void paint_panel(const Layout *l, Canvas *c, int i)
     TextStyle label = axes_style(AXES_LABEL_SIZE, AXES_SOFT, TEXT_CENTER);
     title.bold = true;
     font_draw(l->font, c, p->box.x, p->box.y - 14, in->title, title);
-    paint_cells(l, c, p);
+    paint_cells(l, c, p, in);
     if (p->names)
         paint_names(l, c, p, in);
     else
@@ -286,8 +306,18 @@ static void paint_legend(const Layout *l, Canvas *c, const ColorRange *range)
     if (has_zero(l, range))
         x = paint_swatch(l, c, x, COLOR_ZERO,
                          l->h->zero_label ? l->h->zero_label : "exactly zero");
+    if (has_absent(l))
+        x = paint_swatch(l, c, x, COLOR_ZERO, l->h->absent_label);
     if (range->not_finite)
         paint_swatch(l, c, x, COLOR_NOT_FINITE, "NaN or infinite");
+}
+
+/* Of the rows that are there. */
+static void add_range(ColorRange *range, const HeatPanel *p)
+{
+    for (int64_t row = 0; row < p->rows; row++)
+        if (!p->absent || !p->absent[row])
+            colors_range(range, p->at + row * p->cols, p->cols);
 }
 
 Status heatmap_draw(Canvas *out, Arena *a, const Font *font, const Heatmap *h)
@@ -297,7 +327,7 @@ Status heatmap_draw(Canvas *out, Arena *a, const Font *font, const Heatmap *h)
     CHECK(h->n_panels > 0 && h->columns > 0);
     TRY(reduce_panels(&l, a));
     for (int i = 0; i < h->n_panels; i++) {
-        colors_range(&range, h->panels[i].at, h->panels[i].rows * h->panels[i].cols);
+        add_range(&range, &h->panels[i]);
         l.panels[i].box.width = l.panels[i].cols * l.cell_w;
         l.panels[i].box.height = l.panels[i].rows * l.cell_h;
         choose_ticks(&l, i);

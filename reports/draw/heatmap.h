@@ -13,6 +13,7 @@ typedef struct {
     const char *const *names;        // of rows and of columns, [rows] == [cols];
                                      // NULL: numbers. Numbers too where names
                                      // do not fit.
+    const uint8_t     *absent;       // [rows] not 0: there is no such row; NULL: all are there
 } HeatPanel;
 
 typedef struct {
@@ -24,6 +25,7 @@ typedef struct {
     bool             causal;               // columns right of the diagonal do not exist
     const char      *zero_label;           // what exact zeros mean (causal: what those
                                            // columns are), or NULL
+    const char      *absent_label;         // what rows are that are absent
     int              n_panels;
     const HeatPanel *panels;
 } Heatmap;

@@ -143,7 +143,8 @@ static Status draw(Canvas *c, Arena *a, const HeatPanel *panels, int n, ColorSca
     Heatmap h = {.title = "A title wider than one cell and its colour bar",
                  .subtitle = "Subtitle", .x_label = "x", .y_label = "y",
                  .value_label = "value", .scale = scale, .columns = n < 3 ? n : 3,
-                 .square = square, .n_panels = n, .panels = panels};
+                 .square = square, .absent_label = "not there", .n_panels = n,
+                 .panels = panels};
     TRY(font_open(&font));
     Status s = heatmap_draw(c, a, &font, &h);
     font_close(&font);
@@ -192,6 +193,27 @@ TEST(zeros_on_a_logarithmic_scale_are_shown)
     arena_close(&a);
 }
 
+/* A row that is not there has the colour of nothing, not that of its NaN, and no part in what
+ * the legend explains. */
+TEST(absent_rows_are_no_values)
+{
+    Arena a = {0};
+    Canvas c;
+    int box[4];
+    static const float   at[] = {1, 2, NAN, NAN, 3, 4};
+    static const uint8_t absent[] = {0, 1, 0};
+    ColorScale scale = {COLORS_LINEAR, 0, 10};
+    HeatPanel  p = {.title = "p", .rows = 3, .cols = 2, .at = at, .absent = absent};
+    T_STATUS_OK(draw(&c, &a, &p, 1, scale, false));
+    T_OK(find_color(&c, COLOR_NOT_FINITE, box) == 0);
+    int n = find_color(&c, COLOR_ZERO, box), row = find_color(&c, colors_of(&scale, 1), box);
+    T_OK(row > 0 && n == 2 * row + 26 * 26);
+    p.absent = NULL;
+    T_STATUS_OK(draw(&c, &a, &p, 1, scale, false));
+    T_OK(find_color(&c, COLOR_ZERO, box) == 0 && find_color(&c, COLOR_NOT_FINITE, box) > 0);
+    arena_close(&a);
+}
+
 /* All sizes give a picture whose outermost pixels are paper: nothing is cut. */
 static bool margins_are_clean(const Canvas *c)
 {
@@ -214,8 +236,9 @@ TEST(any_shape_fits)
         float *at = arena_alloc(&a, rows * cols, sizeof *at);
         for (int64_t k = 0; k < rows * cols; k++)
             at[k] = (float)(k % 7);
-        HeatPanel p[3] = {{"one", rows, cols, at, NULL}, {"two", rows, cols, at, NULL},
-                          {"three", 1, 1, at, NULL}};
+        HeatPanel p[3] = {{.title = "one", .rows = rows, .cols = cols, .at = at},
+                          {.title = "two", .rows = rows, .cols = cols, .at = at},
+                          {.title = "three", .rows = 1, .cols = 1, .at = at}};
         for (int n = 1; n <= 3; n++)
             for (int square = 0; square < 2; square++) {
                 Canvas c;
