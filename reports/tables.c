@@ -73,6 +73,12 @@ static void outlier_row(Table *t, const SeriesSet *set, int activation)
         row[WRONG_COLUMN] = table_int_cell((int64_t)not_finite(set, activation));
 }
 
+const char *table_silent_layers(const SeriesSet *set)
+{
+    const Attr *layers = series_attr(set, "layers_without_logits");
+    return layers && layers->kind == ATTR_TEXT ? layers->text : NULL;
+}
+
 /* What the figures are of, and which layers they are not of. */
 static Status outlier_note(const char **out, Arena *a, const SeriesSet *sets, int n_sets)
 {
@@ -81,10 +87,10 @@ static Status outlier_note(const char **out, Arena *a, const SeriesSet *sets, in
     textbuf_add(&b, "Magnitudes. Attention logits: q·k/√d after RoPE, before mask and softmax, "
                 "allowed positions only. Hidden states: the output of every decoder layer.");
     for (int i = 0; i < n_sets; i++) {
-        const Attr *silent = series_attr(&sets[i], "layers_without_logits");
-        if (silent && silent->kind == ATTR_TEXT)
+        const char *silent = table_silent_layers(&sets[i]);
+        if (silent)
             textbuf_printf(&b, " %s has no attention, and so no logits, in layers %s.",
-                           sets[i].model, silent->text);
+                           sets[i].model, silent);
     }
     *out = b.at;
     return textbuf_status(&b);

@@ -38,6 +38,8 @@ typedef struct {
  * columns of the paper, and one more where values were NaN or infinite. n_rows is
  * 0 where no set has them. */
 MUST_USE Status table_outliers(Table *t, Arena *a, const SeriesSet *sets, int n_sets);
+/* "0, 2, 4": the layers of the set that have no attention; NULL: all have. */
+const char *table_silent_layers(const SeriesSet *set);
 /* Logits and hidden states that were NaN or infinite. */
 double table_not_finite(const SeriesSet *set);
 /* One row a model, kind of weights and number of logit bits: accuracy of every

@@ -85,6 +85,7 @@ static Status print_all(Session *se, const Result *r)
     if (!se->s.json) {
         if (outliers.n_rows)
             TRY(session_table(se, "outliers", &outliers));
+        session_silent_layers(&r->set, 1);
         print_run(r);
         return OK;
     }

@@ -93,6 +93,14 @@ static void print_files(const char *h5, const ReportFiles *files)
         printf("HDF5 file %s\n", h5);
 }
 
+void session_silent_layers(const SeriesSet *sets, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (table_silent_layers(&sets[i]))
+            printf("%s has no attention, and so no logits, in layers %s.\n", sets[i].model,
+                   table_silent_layers(&sets[i]));
+}
+
 Status session_results(Session *se, const SeriesSet *sets, int n, const char *h5,
                        const ReportFiles *files)
 {
@@ -104,6 +112,8 @@ Status session_results(Session *se, const SeriesSet *sets, int n, const char *h5
             continue;
         printf("%s", se->s.json ? (any ? ", " : "{") : "\n");
         TRY(session_table(se, TABLES[i].name, &t));
+        if (TABLES[i].make == table_outliers && !se->s.json)
+            session_silent_layers(sets, n);
         any = true;
     }
     if (se->s.json)

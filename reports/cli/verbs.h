@@ -14,6 +14,8 @@ MUST_USE Status verb_convert(Session *se);
 MUST_USE Status verb_report(Session *se);
 MUST_USE Status verb_generate(Session *se);
 
+/* A line for each model that has layers without attention. */
+void session_silent_layers(const SeriesSet *sets, int n);
 /* All tables of a study and what was written, on stdout. h5: path of the statistics, or
  * NULL; files: of the page, or NULL. */
 MUST_USE Status session_results(Session *se, const SeriesSet *sets, int n, const char *h5,

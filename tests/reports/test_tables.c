@@ -91,6 +91,21 @@ TEST(what_is_not_finite_has_a_column)
     arena_close(&a);
 }
 
+TEST(layers_without_attention_are_named)
+{
+    Arena     a = {0};
+    SeriesSet sets[2];
+    Table     t;
+    T_STATUS_OK(ref_study(&a, sets));
+    T_STATUS_OK(table_outliers(&t, &a, sets, 2));
+    T_OK(!table_silent_layers(&sets[0]) && !strstr(t.note, "no attention"));
+    T_STATUS_OK(series_attr_text(&sets[0], "layers_without_logits", "0, 2"));
+    T_STATUS_OK(table_outliers(&t, &a, sets, 2));
+    T_OK(strstr(t.note, " Diff-Tiny has no attention, and so no logits, in layers 0, 2."));
+    T_TEXT(table_silent_layers(&sets[0]), "0, 2");
+    arena_close(&a);
+}
+
 TEST(accuracy_has_a_row_for_every_width)
 {
     Arena a = {0};
