@@ -83,7 +83,10 @@ static Status measure_spans(Probe *into, Arena *a, Scorer *sc, const AnalyzeOpti
         ARENA_NEW(correct, a, r->n);
     sc->probe = &probe;
     sc->what = "attention to answers";
+    sc->n_nan = 0;
     TRY(retrieval_run(r, sc, correct));
+    if (o->marked_nan)
+        *o->marked_nan = sc->n_nan;
     for (int64_t i = 0; i < c->n_layers * c->n_heads; i++) {
         ShareRecord       *to = &into->shares[i];
         const ShareRecord *from = &probe.shares[i];

@@ -23,6 +23,7 @@ typedef struct {
      * the text. NULL: attention/span has no rows. */
     const Retrieval *marked;
     uint8_t         *marked_correct;  // [marked->n] out: which were answered right; or NULL
+    int64_t         *marked_nan;      // out: Scorer's n_nan of them; or NULL
     const Progress  *progress;      // or NULL
 } AnalyzeOptions;
 

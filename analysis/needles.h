@@ -54,7 +54,8 @@ typedef struct {
 /* The same options and filler give the same episodes with every model that has this
  * tokenizer, on every machine: as many sentences as the context holds, one more would be
  * too long. ERR_RANGE for numbers out of range, a context too small for the needles and a
- * sentence, a filler of fewer tokens than the context; ERR_FORMAT for one that is no UTF-8
+ * sentence, a filler of fewer tokens than the context
+ * or of white space alone; ERR_FORMAT for one that is no UTF-8
  * or holds a zero byte. */
 MUST_USE Status needles_make(Needles *nd, Arena *a, Tokenizer *t, const NeedleOptions *o);
 
@@ -65,6 +66,7 @@ typedef struct {
     TaskScore all, depth[NEEDLES_DEPTHS];
     int64_t   n_layers, n_maps;
     uint8_t  *correct;       // [n]
+    int64_t   n_nan;         // Scorer's
     double   *span;          // [n_layers, NEEDLES_DEPTHS] on the first asked needle
     double   *rest;          // the same shape: on everything else, the noise
     double   *first;         // and of the rest, what lies on position 0, where heads put
@@ -74,12 +76,13 @@ typedef struct {
 
 /* Arrays from a. sc's probe is not used, and is what it was afterwards. */
 MUST_USE Status needles_run(NeedleScore *out, Arena *a, const Needles *nd, Scorer *sc);
-/* needles/n6_r2/... series: accuracy, stderr [depth]; correct [depth,sample]; span, rest,
+/* needles/n6_r2/... series: accuracy, stderr [depth]; correct [depth,sample]; nan; span, rest,
  * first [layer,depth]; map_span [layer,map,depth]; and the coordinate depth. A set takes
  * several N and R of as many samples. */
 MUST_USE Status needles_series(const NeedleScore *s, const Needles *nd, SeriesSet *set);
-/* correct [n] in a, from a set that needles_series wrote to; ERR_FORMAT where it did not. */
-MUST_USE Status needles_correct(uint8_t **correct, Arena *a, const Needles *nd,
+/* correct [n] in a and n_nan, from a set that needles_series wrote to; ERR_FORMAT where it
+ * did not. */
+MUST_USE Status needles_correct(uint8_t **correct, int64_t *n_nan, Arena *a, const Needles *nd,
                                 const SeriesSet *set);
 
 #endif

@@ -39,6 +39,7 @@ typedef struct {
     const Progress *progress;      // or NULL
     const char     *what;          // for progress
     int64_t         done, total;   // tokens; done grows by each batch
+    int64_t         n_nan;         // grows: log-probabilities that were NaN
     /* Sees every batch of score_run that has a target, once it is scored: hidden [n,C] of
      * its rows, which go when this returns. Or NULL. */
     Status        (*see)(void *context, const ScoreBatch *b, const Tensor *hidden);

@@ -43,6 +43,19 @@ static Status list_sources(Study *s)
     return OK;
 }
 
+/* Items with a request that lost tokens. */
+static int64_t truncated(const Choice *c)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < c->n; i++) {
+        bool any = false;
+        for (int64_t r = c->first[i]; r < c->first[i + 1]; r++)
+            any |= c->requests[r].truncated;
+        n += any;
+    }
+    return n;
+}
+
 static Status list_tasks(Study *s)
 {
     const StudyOptions *o = &s->o;
@@ -52,20 +65,21 @@ static Status list_tasks(Study *s)
     for (int64_t f = 0; f < o->n_files; f++)
         for (int64_t i = 0; i < o->files[f].n_tasks; i++) {
             const RetrievalTask *r = &o->files[f].tasks[i];
-            *t++ = (StudyTask){r->name, r->n, r->items, f, 1};
+            *t++ = (StudyTask){r->name, r->n, r->items, f, r->n_truncated, 1};
         }
     int64_t source = o->n_files;
     for (int64_t f = 0; f < o->n_choices; f++) {
         const Choice *c = &o->choices[f];
-        *t++ = (StudyTask){c->name, c->n, NULL, source++, 1};
+        *t++ = (StudyTask){c->name, c->n, NULL, source++, truncated(c), 1};
         if (!c->has_norm)
             continue;
-        *t = (StudyTask){arena_printf(s->arena, "%s norm", c->name), c->n, NULL, source++, 1};
+        *t = (StudyTask){arena_printf(s->arena, "%s norm", c->name), c->n, NULL, source++,
+                         truncated(c), 1};
         if (!t++->name)
             FAIL(ERR_MEMORY, "out of memory for the name of a task");
     }
     if (o->orders)
-        *t = (StudyTask){o->orders->name, s->source_items[source], NULL, source,
+        *t = (StudyTask){o->orders->name, s->source_items[source], NULL, source, 0,
                          o->orders->n_permutations};
     return OK;
 }
@@ -115,6 +129,7 @@ Status study_init(Study *s, Arena *a, const StudyOptions *o)
     TRY(check_tasks(s));
     int64_t n = o->n_weights * o->n_bits;
     ARENA_NEW(s->given, a, s->n_sources);
+    ARENA_NEW(s->given_nan, a, s->n_sources);
     ARENA_NEW(s->cells, a, n);
     for (int64_t i = 0; i < n; i++)
         TRY(init_cell(s, &s->cells[i]));

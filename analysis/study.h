@@ -45,6 +45,7 @@ typedef struct {
     int64_t        n;
     const int64_t *items;     // [n] numbers within the source; NULL: all of it
     int64_t        source;    // which of StudyCell.correct
+    int64_t        n_truncated;  // items that lost tokens on the left
     int64_t        turns;     // items are questions [turns, n / turns], the same in each turn:
                               //   errors and tests are of a question's mean over turns
 } StudyTask;
@@ -56,6 +57,7 @@ typedef struct {
     Divergence  divergence;   // n == 0: none was asked for, or of the unquantized cell
     TaskScore  *tasks;        // [n_tasks]
     uint8_t   **correct;      // [n_sources] -> [source_items]
+    int64_t     n_nan;        // tokens of answers whose log-probability was NaN
 } StudyCell;
 
 typedef struct {
@@ -69,6 +71,7 @@ typedef struct {
     StudyCell     *cells;         // [n_weights, n_bits]
     Reference      reference;     // that the divergence is measured from, if it was needed yet
     const uint8_t **given;        // [n_sources] of the unquantized cell: study_give, or NULL
+    int64_t       *given_nan;     // [n_sources] the same of StudyCell.n_nan
     const Perplexity *given_text; // study_give_text, or NULL
     int64_t        cell_tokens;   // that a cell runs over
     int64_t        done, total;   // tokens, for progress
@@ -96,8 +99,9 @@ void       study_score(const Study *s, StudyCell *c);
  * in each call, and open from the first to the last. */
 MUST_USE Status study_weights(Study *s, int64_t i, Model *m, Model *reference);
 /* Right and wrong of all items of a source in the unquantized cell, from a run that measured
- * more: they are not asked again. Copied; nothing where that cell is none of the study's. */
-MUST_USE Status study_give(Study *s, int64_t source, const uint8_t *correct);
+ * more: they are not asked again. Copied; nothing where that cell is none of the study's.
+ * n_nan: as Scorer's, of that source. */
+MUST_USE Status study_give(Study *s, int64_t source, const uint8_t *correct, int64_t n_nan);
 /* The same with its perplexity of o.text; window_nll is copied too. */
 MUST_USE Status study_give_text(Study *s, const Perplexity *p);
 

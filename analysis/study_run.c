@@ -19,13 +19,14 @@ static Status run_choice(const Choice *c, Scorer *sc, uint8_t *correct, uint8_t 
     return s;
 }
 
-Status study_give(Study *s, int64_t source, const uint8_t *correct)
+Status study_give(Study *s, int64_t source, const uint8_t *correct, int64_t n_nan)
 {
     uint8_t *copy;
     CHECK(source >= 0 && source < s->n_sources);
     ARENA_NEW(copy, s->arena, s->source_items[source]);
     memcpy(copy, correct, (size_t)s->source_items[source]);
     s->given[source] = copy;
+    s->given_nan[source] = n_nan;
     return OK;
 }
 
@@ -61,12 +62,14 @@ static Status run_file(const Study *s, StudyCell *c, Scorer *sc, int64_t f)
     if (!s->given[f] || !is_exact(s, c))
         return retrieval_run(r, sc, c->correct[f]);
     memcpy(c->correct[f], s->given[f], (size_t)r->n);
+    sc->n_nan += s->given_nan[f];
     return skip(sc, r->seq.start[r->n]);
 }
 
 static Status run_tasks(const Study *s, StudyCell *c, Scorer *sc)
 {
     int64_t source = 0;
+    sc->n_nan = 0;   // a text's show in its perplexity
     for (int64_t f = 0; f < s->o.n_files; f++)
         TRY(run_file(s, c, sc, source++));
     for (int64_t f = 0; f < s->o.n_choices; f++) {
@@ -77,6 +80,7 @@ static Status run_tasks(const Study *s, StudyCell *c, Scorer *sc)
     }
     if (s->o.orders)
         TRY(shots_run(s->o.orders, sc, c->correct[source], NULL));
+    c->n_nan = sc->n_nan;
     study_score(s, c);
     return OK;
 }

@@ -158,6 +158,18 @@ static Status add_quantiles(const Study *s, SeriesSet *set)
 
 /* --- tasks --- */
 
+/* A choice of NaN comes first, an episode of NaN is mostly wrong: either is no answer. */
+static Status add_nan(const Study *s, SeriesSet *set)
+{
+    Series *out;
+    TRY(series_add(set, &out, SERIES_I64, "eval/nan", "",
+                   "Tokens of the tasks' answers whose log-probability was NaN.", 2, CELL_DIMS,
+                   (int64_t[]){s->o.n_weights, s->o.n_bits}));
+    for (int64_t i = 0; i < n_cells(s); i++)
+        ((int64_t *)out->data)[i] = s->cells[i].n_nan;
+    return OK;
+}
+
 static Status add_tasks(const Study *s, SeriesSet *set)
 {
     int64_t shape[] = {s->n_tasks, s->o.n_weights, s->o.n_bits}, n = n_cells(s);
@@ -174,7 +186,12 @@ static Status add_tasks(const Study *s, SeriesSet *set)
                    shape));
     for (int64_t i = 0; i < s->n_tasks; i++)
         ((int64_t *)out->data)[i] = s->tasks[i].n;
-    return OK;
+    TRY(series_add(set, &out, SERIES_I64, "eval/truncated", "",
+                   "Items that were longer than the context and lost tokens on the left.", 1,
+                   TASK_DIMS, shape));
+    for (int64_t i = 0; i < s->n_tasks; i++)
+        ((int64_t *)out->data)[i] = s->tasks[i].n_truncated;
+    return add_nan(s, set);
 }
 
 static int64_t task_item(const StudyTask *t, int64_t i)

@@ -7,26 +7,19 @@
 #include <unistd.h>
 
 #include "kernels/filemap.h"
+#include "kernels/hash.h"
 #include "kernels/outfile.h"
 #include "kernels/size.h"
 
-static const char MAGIC[8] = {'D', 'Q', 'C', 'E', 'L', 'L', '0', '1'};
+static const char MAGIC[8] = {'D', 'Q', 'C', 'E', 'L', 'L', '0', '2'};
 
 /* Then settings and the body. The numbers are the machine's own. */
 typedef struct {
     char     magic[8];
-    uint64_t n_settings, n_body, sum;
+    uint64_t n_settings, n_body;
+    uint64_t sum;    // of the body: another program or a broken disk may have changed it
 } Head;
 _Static_assert(sizeof(Head) == 32, "Head is a file format");
-
-/* FNV-1a: tells a cell that another program or a broken disk has changed. */
-static uint64_t sum_of(const unsigned char *p, size_t n)
-{
-    uint64_t h = 0xcbf29ce484222325u;
-    for (size_t i = 0; i < n; i++)
-        h = (h ^ p[i]) * 0x100000001b3u;
-    return h;
-}
 
 /* "OUT/cells/diff-w4-g64-16.cell" */
 static Status cell_path(const char **out, const Study *s, int64_t weights, int64_t bits)
@@ -68,6 +61,7 @@ static void all_parts(Body *b, const Study *s, StudyCell *c)
     c->text = text;
     c->text.window_nll = nll;
     part(b, &c->divergence, sizeof c->divergence);
+    part(b, &c->n_nan, sizeof c->n_nan);
     if (s->o.text)
         part(b, nll, (size_t)s->o.text->seq.n * sizeof *nll);
     for (int64_t i = 0; i < s->n_sources; i++)
@@ -92,7 +86,7 @@ static Status write_cell(const Study *s, Arena *a, const char *path, StudyCell *
     memcpy(h.magic, MAGIC, sizeof MAGIC);
     ARENA_NEW(b.to, a, (int64_t)h.n_body);
     all_parts(&b, s, c);
-    h.sum = sum_of(b.to, h.n_body);
+    h.sum = hash_bytes(HASH_BEGIN, b.to, h.n_body);
     TRY(outfile_open(&f, a, path));
     status = outfile_write(&f, &h, sizeof h);
     if (status == OK)
@@ -153,7 +147,7 @@ static Status parse_cell(const Study *s, const FileMap *map, const char *path, S
     const char *settings = (const char *)map->data + sizeof h;
     TRY(study_same(path, settings, h.n_settings, s->o.settings));
     Body b = {.from = map->data + sizeof h + h.n_settings};
-    if (h.n_body != body_size(s, c) || h.sum != sum_of(b.from, h.n_body))
+    if (h.n_body != body_size(s, c) || h.sum != hash_bytes(HASH_BEGIN, b.from, h.n_body))
         FAIL(ERR_FORMAT, "%s: its figures are not whole: remove it, it is scored again", path);
     if (s->o.text)
         ARENA_NEW(c->text.window_nll, s->arena, s->o.text->seq.n);

@@ -137,12 +137,59 @@ static void text_cells(const Row *r, int column, bool kl)
         top1, series_get(series_find_dims(r->set, "eval/top1_stderr", CELL_DIMS), r->w, r->b, 0));
 }
 
+/* Where an answer was scored by NaN, an accuracy is there and says nothing. */
+static double count_nan(const SeriesSet *sets, int n_sets)
+{
+    double n = 0;
+    for (int i = 0; i < n_sets; i++) {
+        const Series *s = series_find_dims(&sets[i], "eval/nan", CELL_DIMS);
+        for (int64_t k = 0; s && k < series_count(s); k++)
+            n += series_at(s, k);
+    }
+    return n;
+}
+
+static Cell nan_cell(const Row *r)
+{
+    const Series *s = series_find_dims(r->set, "eval/nan", CELL_DIMS);
+    double        n = series_get(s, r->w, r->b, 0);
+    return isnan(n) ? (Cell){0} : table_int_cell((int64_t)n);
+}
+
+/* Tasks of a set with items that were cut, a line each. */
+static void add_truncated(TextBuf *b, Arena *a, const SeriesSet *set)
+{
+    const Series *cut = series_find_dims(set, "eval/truncated", "task");
+    const Series *items = series_find_dims(set, "eval/items", "task");
+    for (int64_t k = 0; cut && k < cut->shape[0]; k++) {
+        const char *task = table_attr_part(a, set, "eval_tasks", ',', k);
+        if (task && series_get(cut, k, 0, 0) > 0)
+            textbuf_printf(b, "%s: %.0f of %.0f items of %s are longer than the context and lost "
+                           "tokens on the left.\n", set->model, series_get(cut, k, 0, 0),
+                           series_get(items, k, 0, 0), task);
+    }
+}
+
+static Status add_warning(Table *t, Arena *a, const SeriesSet *sets, int n_sets)
+{
+    TextBuf b;
+    textbuf_init(&b, a);
+    if (count_nan(sets, n_sets) > 0)
+        textbuf_add(&b, "NaN: tokens of the answers whose log-probability was NaN: where there "
+                    "are any, the accuracy says nothing.\n");
+    for (int i = 0; i < n_sets; i++)
+        add_truncated(&b, a, &sets[i]);
+    t->warning = b.n ? b.at : NULL;
+    return textbuf_status(&b);
+}
+
 Status table_accuracy(Table *t, Arena *a, const SeriesSet *sets, int n_sets)
 {
     TaskNames tasks;
     bool      kl = any_has(sets, n_sets, "eval/kl", CELL_DIMS);
+    bool      nan = count_nan(sets, n_sets) > 0;
     table_tasks(&tasks, a, sets, n_sets);
-    TRY(new_scores(t, a, sets, n_sets, &tasks, kl ? 3 : 1));
+    TRY(new_scores(t, a, sets, n_sets, &tasks, (kl ? 3 : 1) + nan));
     int text = FIRST_SCORE + tasks.n;
     t->title = "Accuracy over the bits of the attention logits";
     t->note = kl ? "Accuracy in per cent ± standard error; perplexity of the text beside it; KL: "
@@ -150,17 +197,22 @@ Status table_accuracy(Table *t, Arena *a, const SeriesSet *sets, int n_sets)
                    "how often its first choice stays. 16 bits: not quantized."
                  : "Accuracy in per cent ± standard error; perplexity of the text beside it. "
                    "16 bits: not quantized.";
+    TRY(add_warning(t, a, sets, n_sets));
     table_name(t, text, "perplexity", "perplexity");
     if (kl) {
         table_name(t, text + 1, "KL", "kl");
         table_name(t, text + 2, "top-1", "top_1_agreement");
     }
+    if (nan)
+        table_name(t, t->n_columns - 1, "NaN", "nan");
     for (int i = 0; i < n_sets; i++)
         for (int64_t w = 0; w < n_weights(&sets[i]); w++)
             for (int64_t b = 0; b < n_bits(&sets[i]); b++) {
                 Row r = next_row(t, a, &tasks, &sets[i], w, b);
                 accuracy_cells(&r);
                 text_cells(&r, text, kl);
+                if (nan)
+                    r.row[t->n_columns - 1] = nan_cell(&r);
             }
     return OK;
 }

@@ -102,6 +102,7 @@ void table_text(TextBuf *b, const Table *t)
         }
         textbuf_add(b, "\n");
     }
+    textbuf_add(b, t->warning ? t->warning : "");
 }
 
 static bool begins_group(const Table *t, int64_t row)

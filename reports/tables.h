@@ -26,6 +26,8 @@ typedef struct {
 typedef struct {
     const char        *title;
     const char        *note;      // one or two sentences, or NULL
+    const char        *warning;   // lines without which the figures mislead, or NULL: told
+                                  //   wherever the table is
     int                group;     // column whose change begins a new group of rows
     int                n_columns;
     const char *const *columns;   // what a person reads: "top-1"
@@ -43,7 +45,8 @@ const char *table_silent_layers(const SeriesSet *set);
 /* Logits and hidden states that were NaN or infinite. */
 double table_not_finite(const SeriesSet *set);
 /* One row a model, kind of weights and number of logit bits: accuracy of every
- * task with its standard error, and perplexity. n_rows 0: nothing was scored. */
+ * task with its standard error, and perplexity; one more column where answers were scored by
+ * NaN, and a warning of that and of items that were cut. n_rows 0: nothing was scored. */
 MUST_USE Status table_accuracy(Table *t, Arena *a, const SeriesSet *sets, int n_sets);
 /* Names of the tasks that any set was scored on, in the order they are met. */
 enum { TABLE_TASKS = 64 };

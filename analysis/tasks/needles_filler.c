@@ -94,6 +94,9 @@ Status filler_cut(Filler *f, Arena *a, Tokenizer *t, const NeedleOptions *o)
     *f = (Filler){.name = o->filler_name ? o->filler_name : "filler", .text = o->filler};
     TRY(check(f, o->n_filler));
     cut(f, NULL, o->n_filler);
+    if (f->n == 0 && o->n_filler > 0)
+        FAIL(ERR_RANGE, "%s: %zu bytes of white space, expected sentences to hide needles "
+             "between", f->name, o->n_filler);
     ARENA_NEW(start, a, f->n + 1);
     ARENA_NEW(tokens, a, f->n + 1);
     cut(f, start, o->n_filler);

@@ -73,9 +73,11 @@ Status needles_run(NeedleScore *out, Arena *a, const Needles *nd, Scorer *sc)
     Arena  tmp = {0};
     Status s = OK;
     GUARD(make_arrays(out, a, nd, &sc->model->config));
+    sc->n_nan = 0;
     for (int d = 0; d < NEEDLES_DEPTHS; d++)
         GUARD(run_depth(out, &tmp, nd, sc, d));
     out->all = task_score(nd->n, out->all.n_correct);
+    out->n_nan = sc->n_nan;
 out:
     sc->probe = kept;
     arena_close(&tmp);
@@ -132,20 +134,41 @@ static Status add_correct(SeriesSet *set, const NeedleScore *s, const Needles *n
     return OK;
 }
 
-Status needles_correct(uint8_t **correct, Arena *a, const Needles *nd, const SeriesSet *set)
+static Status add_nan(SeriesSet *set, const NeedleScore *s, const Needles *nd)
 {
-    Arena         tmp = {0};
-    const char   *name;
-    Status        s = name_of(&name, &tmp, nd, "correct");
-    const Series *from = s == OK ? series_find_dims(set, name, "depth,sample") : NULL;
-    if (s == OK && (!from || series_count(from) != nd->n))
+    const char *name;
+    Series     *out;
+    TRY(name_of(&name, set->arena, nd, "nan"));
+    TRY(series_add(set, &out, SERIES_I64, name, "",
+                   "Tokens of the numbers whose log-probability was NaN.", 0, NULL, NULL));
+    *(int64_t *)out->data = s->n_nan;
+    return OK;
+}
+
+/* That series of the set; ERR_FORMAT where it has not n figures. */
+static Status find(const Series **out, const Needles *nd, const SeriesSet *set,
+                   const char *what, const char *dims, int64_t n)
+{
+    Arena       tmp = {0};
+    const char *name;
+    Status      s = name_of(&name, &tmp, nd, what);
+    *out = s == OK ? series_find_dims(set, name, dims) : NULL;
+    if (s == OK && (!*out || series_count(*out) != n))
         s = STATUS(ERR_FORMAT, "%s: no %s of %lld episodes", set->model, name, (long long)nd->n);
     arena_close(&tmp);
-    if (s != OK)
-        return s;
+    return s;
+}
+
+Status needles_correct(uint8_t **correct, int64_t *n_nan, Arena *a, const Needles *nd,
+                       const SeriesSet *set)
+{
+    const Series *right, *nan;
+    TRY(find(&right, nd, set, "correct", "depth,sample", nd->n));
+    TRY(find(&nan, nd, set, "nan", "", 1));
+    *n_nan = (int64_t)series_at(nan, 0);
     ARENA_NEW(*correct, a, nd->n);
     for (int64_t i = 0; i < nd->n; i++)
-        (*correct)[i] = series_at(from, i) != 0;
+        (*correct)[i] = series_at(right, i) != 0;
     return OK;
 }
 
@@ -172,6 +195,7 @@ Status needles_series(const NeedleScore *s, const Needles *nd, SeriesSet *set)
                   by_depth, accuracy));
     TRY(add_array(set, nd, "stderr", "Standard error of the accuracy.", "d", by_depth, error));
     TRY(add_correct(set, s, nd));
+    TRY(add_nan(set, s, nd));
     TRY(add_array(set, nd, "span", "Attention on the needle asked for, of sum |A1 - lambda "
                   "A2| of the rows that predict its number; mean over heads.", "ld", by_layer,
                   s->span));

@@ -2,6 +2,8 @@
  * the tokens asked for. Only those rows meet the head: its matrix is the widest. */
 #include "analysis/score.h"
 
+#include <math.h>
+
 #include "kernels/size.h"
 
 int64_t sequences_longest(const Sequences *s)
@@ -79,6 +81,16 @@ Status score_read(Scorer *sc, Tensor *hidden, const ScoreBatch *b)
     return s;
 }
 
+/* Scores what was picked, n > 0 rows. */
+static Status score_picked(Scorer *sc, const Tensor *picked, int64_t n, const int32_t *targets,
+                           float *logprob, int32_t *best)
+{
+    TRY(op_score(sc->model->backend, picked, &sc->model->head, targets, logprob, best));
+    for (int64_t i = 0; i < n; i++)
+        sc->n_nan += isnan(logprob[i]) != 0;
+    return OK;
+}
+
 Status score_rows(Scorer *sc, const Tensor *x, int64_t n, const int32_t *rows,
                   const int32_t *targets, float *logprob, int32_t *best)
 {
@@ -88,7 +100,7 @@ Status score_rows(Scorer *sc, const Tensor *x, int64_t n, const int32_t *rows,
         return OK;
     TRY(backend_tensor(m->backend, &picked, 2, (int64_t[]){n, m->config.hidden}));
     TRY(op_embed(m->backend, &picked, x, rows));
-    return op_score(m->backend, &picked, &m->head, targets, logprob, best);
+    return score_picked(sc, &picked, n, targets, logprob, best);
 }
 
 /* What was found of a batch's n rows. */
@@ -105,7 +117,7 @@ static Status score_batch(Scorer *sc, Found *f, const ScoreBatch *b)
     TRY(score_read(sc, &hidden, b));
     if (b->n == 0)
         return OK;
-    TRY(op_score(m->backend, &hidden, &m->head, b->targets, f->logprob, f->best));
+    TRY(score_picked(sc, &hidden, b->n, b->targets, f->logprob, f->best));
     return sc->see ? sc->see(sc->see_context, b, &hidden) : OK;
 }
 

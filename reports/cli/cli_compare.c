@@ -9,16 +9,14 @@
 #include "reports/h5.h"
 #include "reports/report.h"
 
-static const char *const H5_NAME = "study.h5";
-
-static Status write_files(ReportFiles *files, const char **h5, Grid *g)
+static Status write_files(ReportFiles *files, Grid *g)
 {
     Session      *se = g->se;
     SeriesSet     root;
-    ReportOptions o = {.command = se->command, .h5_name = H5_NAME, .map_head = -1,
+    ReportOptions o = {.command = se->command, .h5_name = "study.h5", .map_head = -1,
                        .color = se->s.color};
     TRY(session_root(&root, se, g->device));
-    TRY(h5_write(&se->arena, *h5, g->sets, g->n_models, &root));
+    TRY(h5_write(&se->arena, g->h5, g->sets, g->n_models, &root));
     return report_write(&se->arena, se->s.out, g->sets, g->n_models, &o, files);
 }
 
@@ -26,14 +24,10 @@ static Status run(Grid *g)
 {
     Session    *se = g->se;
     ReportFiles files;
-    const char *h5 = arena_printf(&se->arena, "%s/%s", se->s.out, H5_NAME);
-    if (!h5)
-        FAIL(ERR_MEMORY, "out of memory for the name of %s", H5_NAME);
-    TRY(outfile_try(&se->arena, h5));
     TRY(grid_run(g));
-    TRY(write_files(&files, &h5, g));
+    TRY(write_files(&files, g));
     bar_clear(&se->bar);
-    return session_results(se, g->sets, g->n_models, h5, &files);
+    return session_results(se, g->sets, g->n_models, g->h5, &files);
 }
 
 Status verb_compare(Session *se)

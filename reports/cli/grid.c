@@ -1,6 +1,7 @@
 /* grid.c - every model in every kind of quantized model: what to load when. */
 #include "reports/cli/grid.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,9 +44,13 @@ static Status choose_needles(Grid *g)
     char       *end;
     if (!text)
         return OK;
+    errno = 0;
     g->n_needles = strtol(text, &end, 10);
     if (*end == ',')
         g->n_asked = strtol(end + 1, &end, 10);
+    if (errno == ERANGE)
+        FAIL(ERR_USAGE, "--needles: \"%.40s\": 1 to %d needles are possible", text,
+             NEEDLES_CITIES);
     if (*end || g->n_asked < 1 || g->n_needles < g->n_asked)
         FAIL(ERR_USAGE, "--needles: \"%.40s\" is not N,R with N needles and 1 to N of them "
              "asked for, as 6,2", text);
@@ -65,98 +70,37 @@ static Status choose_tasks(Grid *g)
     return choose_needles(g);
 }
 
-/* All models are looked at before the first is run, which may take hours. */
-static Status try_models(Session *se)
+/* Options that go unheard are refused: the user takes them to have been heard. */
+static Status check_heard(const Grid *g)
 {
-    Arena  a = {0};
-    Status s = OK;
-    for (int i = 0; i < se->s.inputs.n && s == OK; i++) {
-        ModelInfo info;
-        GUARD(model_info_open(&info, &a, se->s.inputs.at[i]));
-        s = session_layer(se, info.path, &info.config);
-        model_info_close(&info);
-    }
-out:
-    arena_close(&a);
-    return s;
-}
-
-static Status make_folder(Grid *g, const char *name)
-{
-    const char *path = arena_printf(&g->se->arena, "%s/%s", g->folder, name);
-    if (!path)
-        FAIL(ERR_MEMORY, "out of memory for the name of %s", name);
-    return outfile_folder(&g->se->arena, path);
-}
-
-static Status choose_folder(Grid *g)
-{
-    const char *out = g->se->s.out;
-    size_t      n = out ? strlen(out) : 0;
-    bool        file = n > 3 && strcmp(out + n - 3, ".h5") == 0;
-    g->folder = file ? NULL : out;
-    if (g->se->s.resume && !g->folder)
-        FAIL(ERR_USAGE, "--resume goes on with what is in a folder: give --out FOLDER");
+    const Settings *s = &g->se->s;
+    bool            fitted = false;
+    for (int i = 0; i < g->n_specs; i++)
+        fitted |= g->specs[i].needs_text;
+    if (!fitted && (s->calibrate || s->windows))
+        FAIL(ERR_USAGE, "--%s says nothing without a kind of --weights that is fitted to a "
+             "text: gptq, awq or smooth", s->calibrate ? "calibrate" : "windows");
+    /* The text's windows are scored, or calibrated on. */
+    bool read = g->with_text || (fitted && !s->calibrate);
+    if (!read && (s->convention || s->stride))
+        FAIL(ERR_USAGE, "--%s says nothing without --text", s->convention ? "convention"
+                                                                          : "stride");
     return OK;
 }
 
-static void draw_step(void *context, int64_t done, int64_t total, const char *what);
+/* --- what may be wrong --- */
 
-Status grid_open(Grid *g, Session *se, bool record)
+static Status open_model(Grid *g, int i)
 {
-    *g = (Grid){.se = se, .record = record, .n_planned = se->s.inputs.n};
-    TRY(choose_folder(g));
-    TRY(choose_specs(g));
-    TRY(session_bits(&g->bits, se, "16,8,6,4"));
-    TRY(choose_tasks(g));
-    TRY(try_models(se));
-    ARENA_NEW(g->models, &se->arena, g->n_planned);
-    ARENA_NEW(g->sets, &se->arena, g->n_planned);
-    g->progress = (Progress){draw_step, g};
-    if (!g->folder)
-        return OK;
-    TRY(outfile_folder(&se->arena, g->folder));
-    TRY(make_folder(g, "cells"));
-    bool checkpoints = false;
-    for (int i = 1; i < g->n_specs; i++)
-        checkpoints |= !g->specs[i].in_memory;
-    return checkpoints ? make_folder(g, "checkpoints") : OK;
-}
-
-void grid_close(Grid *g)
-{
-    for (int i = 0; g->models && i < g->n_planned; i++) {
-        loaded_close(&g->models[i].reader);
-        arena_close(&g->models[i].arena);
-    }
-    g->models = NULL;
-}
-
-/* --- progress --- */
-
-/* A study tells how far it is in its model; models that come later are taken to be as
- * long as this one. */
-static void draw_step(void *context, int64_t done, int64_t total, const char *what)
-{
-    Grid *g = context;
-    char  text[64];
-    snprintf(text, sizeof text, "%s, %s", g->models[g->n_models].name, what);
-    bar_show(&g->se->bar, text, "tokens", g->n_models * total + done, g->n_planned * total);
-}
-
-Status grid_path(const char **out, Grid *g, GridModel *m, const char *folder, const char *what)
-{
-    char *path = arena_printf(&m->arena, "%s/%s/%s%s", g->folder, folder, m->name, what);
-    if (!path)
-        FAIL(ERR_MEMORY, "out of memory for the name of a file");
-    for (char *c = path + strlen(g->folder) + strlen(folder) + 2; *c; c++)
-        if (*c == '/' || *c == ':' || *c == ' ')
-            *c = '-';
-    *out = path;
+    GridModel *m = &g->models[i];
+    m->path = g->se->s.inputs.at[i];
+    TRY(loaded_reader(&m->reader, m->path));
+    TRY(session_layer(g->se, m->reader.model.path, &m->reader.model.config));
+    TRY(session_name(&m->name, g->se, g->sets, i, m->reader.model.name));
+    series_set_init(&m->set, &g->se->arena, m->name);
+    g->sets[i] = m->set;
     return OK;
 }
-
-/* --- one model --- */
 
 static Status init_study(Grid *g, GridModel *m)
 {
@@ -185,8 +129,90 @@ static Status init_study(Grid *g, GridModel *m)
     m->has_study = o.text || m->n_files || m->n_choices || o.orders;
     if (!m->has_study)
         return OK;
-    TRY(study_init(&m->study, &m->arena, &o));
-    if (!g->folder)
+    return study_init(&m->study, &m->arena, &o);
+}
+
+static Status try_models(Grid *g)
+{
+    ARENA_NEW(g->models, &g->se->arena, g->n_planned);
+    ARENA_NEW(g->sets, &g->se->arena, g->n_planned);
+    for (int i = 0; i < g->n_planned; i++)
+        TRY(open_model(g, i));
+    for (int i = 0; i < g->n_planned; i++) {
+        TRY(grid_texts(g, &g->models[i]));
+        TRY(init_study(g, &g->models[i]));
+    }
+    return OK;
+}
+
+static Status choose_folder(Grid *g)
+{
+    const char *out = g->se->s.out;
+    size_t      n = out ? strlen(out) : 0;
+    bool        file = n > 3 && strcmp(out + n - 3, ".h5") == 0;
+    g->folder = file ? NULL : out;
+    g->h5 = g->folder ? arena_printf(&g->se->arena, "%s/study.h5", out) : out;
+    if (g->se->s.resume && !g->folder)
+        FAIL(ERR_USAGE, "--resume goes on with what is in a folder: give --out FOLDER");
+    return !out || g->h5 ? OK : STATUS(ERR_MEMORY, "out of memory for the name of a file");
+}
+
+static void draw_step(void *context, int64_t done, int64_t total, const char *what);
+
+Status grid_open(Grid *g, Session *se, bool record)
+{
+    *g = (Grid){.se = se, .record = record, .n_planned = se->s.inputs.n};
+    g->progress = (Progress){draw_step, g};
+    TRY(choose_folder(g));
+    TRY(choose_specs(g));
+    TRY(session_bits(&g->bits, se, "16,8,6,4"));
+    TRY(choose_tasks(g));
+    TRY(check_heard(g));
+    TRY(try_models(g));
+    if (g->folder)
+        return grid_folder(g);
+    return g->h5 ? outfile_try(&se->arena, g->h5) : OK;
+}
+
+void grid_close(Grid *g)
+{
+    for (int i = 0; g->models && i < g->n_planned; i++) {
+        loaded_close(&g->models[i].reader);
+        arena_close(&g->models[i].arena);
+    }
+    g->models = NULL;
+    grid_unlock(g);
+}
+
+/* --- progress --- */
+
+/* A study tells how far it is in its model; models that come later are taken to be as
+ * long as this one. */
+static void draw_step(void *context, int64_t done, int64_t total, const char *what)
+{
+    Grid *g = context;
+    char  text[64];
+    snprintf(text, sizeof text, "%s, %s", g->models[g->n_models].name, what);
+    bar_show(&g->se->bar, text, "tokens", g->n_models * total + done, g->n_planned * total);
+}
+
+Status grid_path(const char **out, Grid *g, GridModel *m, const char *folder, const char *what)
+{
+    char *path = arena_printf(&m->arena, "%s/%s/%s%s", g->folder, folder, m->name, what);
+    if (!path)
+        FAIL(ERR_MEMORY, "out of memory for the name of a file");
+    for (char *c = path + strlen(g->folder) + strlen(folder) + 2; *c; c++)
+        if (*c == '/' || *c == ':' || *c == ' ')
+            *c = '-';
+    *out = path;
+    return OK;
+}
+
+/* --- one model --- */
+
+static Status take_up(Grid *g, GridModel *m)
+{
+    if (!m->has_study || !g->folder)
         return OK;
     return g->se->s.resume ? study_load(&m->study) : study_forget(&m->study);
 }
@@ -234,17 +260,10 @@ out:
     return s;
 }
 
-static Status run_model(Grid *g, const char *path)
+static Status run_model(Grid *g, GridModel *m)
 {
-    GridModel *m = &g->models[g->n_models];
-    bool       extras;
-    m->path = path;
-    TRY(loaded_reader(&m->reader, path));
+    bool extras;
     session_say(g->se, "%s", m->reader.model.path);
-    TRY(session_name(&m->name, g->se, g->sets, g->n_models, m->reader.model.name));
-    series_set_init(&m->set, &g->se->arena, m->name);
-    TRY(grid_texts(g, m));
-    TRY(init_study(g, m));
     TRY(grid_extras_load(&extras, g, m));
     TRY(run_specs(g, m, extras));
     if (m->has_study)
@@ -257,7 +276,9 @@ static Status run_model(Grid *g, const char *path)
 
 Status grid_run(Grid *g)
 {
-    for (int i = 0; i < g->se->s.inputs.n; i++)
-        TRY(run_model(g, g->se->s.inputs.at[i]));
+    for (int i = 0; i < g->n_planned; i++)
+        TRY(take_up(g, &g->models[i]));
+    for (int i = 0; i < g->n_planned; i++)
+        TRY(run_model(g, &g->models[i]));
     return OK;
 }

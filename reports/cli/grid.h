@@ -49,14 +49,18 @@ typedef struct {
     TextList    tasks;
     int64_t     n_needles, n_asked;   // 0: no needles
     const char *folder;        // OUT where it is a folder, else NULL
+    const char *h5;            // where the results go, or NULL
+    int         lock;          // descriptor in OUT/cells, this run's alone; 0: none
     const char *device;
-    int         n_models, n_planned;
+    int         n_models, n_planned;   // run; all of them
     GridModel  *models;        // [n_planned]
-    SeriesSet  *sets;          // [n_models] those of the models
+    SeriesSet  *sets;          // [n_planned] those of the models; of n_models with figures
     Progress   progress;       // over all models
 } Grid;
 
-/* Reads the settings, looks at all models and makes the folders. */
+/* Reads the settings, all tokenizers, texts and tasks, makes the folders, keeps other runs
+ * out of them and tries whether results can be written: what may be wrong is known before the
+ * first model is run, which may take hours. */
 MUST_USE Status grid_open(Grid *g, Session *se, bool record);
 /* Runs everything, model by model. */
 MUST_USE Status grid_run(Grid *g);
@@ -67,15 +71,22 @@ void            grid_close(Grid *g);
 
 /* grid_texts.c: tokens of texts and tasks, and the settings they and the options make. */
 MUST_USE Status grid_texts(Grid *g, GridModel *m);
+/* Of a file's bytes. */
+MUST_USE Status grid_hash(uint64_t *out, const char *path);
 /* grid_checkpoint.c: loads m as specification number i says, quantizing it first where
  * that takes more than rounding and was not done yet. */
 MUST_USE Status grid_load(Loaded *l, Grid *g, GridModel *m, int i);
+/* ERR_IO where something else is in the place of a checkpoint's folder. */
+MUST_USE Status grid_checkpoints_try(Grid *g, GridModel *m);
 /* grid_extras.c: what is measured of the unquantized model alone: outliers and attention to
  * needles, into m->set. *done: it was there already. */
 MUST_USE Status grid_extras_load(bool *done, Grid *g, GridModel *m);
 MUST_USE Status grid_extras_run(Grid *g, GridModel *m, Loaded *l);
 /* Hands what they and the study have in common, the needles that were found, to the study. */
 MUST_USE Status grid_extras_give(GridModel *m);
+/* grid_folder.c: OUT with its folders, for this run alone until grid_unlock. */
+MUST_USE Status grid_folder(Grid *g);
+void            grid_unlock(Grid *g);
 /* OUT/folder/model-what.suffix with what no file is called replaced, in m's arena. */
 MUST_USE Status grid_path(const char **out, Grid *g, GridModel *m, const char *folder,
                           const char *what);

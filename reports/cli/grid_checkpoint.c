@@ -1,6 +1,7 @@
 /* grid_checkpoint.c - a model as a specification says: rounded while it loads, or loaded
  * from a checkpoint that is made once. */
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "kernels/filemap.h"
@@ -57,16 +58,38 @@ static Status is_made(bool *made, Grid *g, GridModel *m, const char *note, const
     return s;
 }
 
+static Status checkpoint_path(const char **out, Grid *g, GridModel *m, int i)
+{
+    const char *what = arena_printf(&m->arena, "-%s", g->names[i]);
+    if (!what)
+        FAIL(ERR_MEMORY, "out of memory for the name of a checkpoint");
+    return grid_path(out, g, m, "checkpoints", what);
+}
+
+Status grid_checkpoints_try(Grid *g, GridModel *m)
+{
+    for (int i = 1; i < g->n_specs; i++) {
+        const char *path;
+        struct stat st;
+        if (g->specs[i].in_memory)
+            continue;
+        TRY(checkpoint_path(&path, g, m, i));
+        if (stat(path, &st) == 0 && !S_ISDIR(st.st_mode))
+            FAIL(ERR_IO, "%s: is a file, expected a checkpoint's folder or nothing", path);
+    }
+    return OK;
+}
+
 /* The note goes before the checkpoint is replaced and comes after it is whole. */
 static Status make(const char **out, Grid *g, GridModel *m, int i)
 {
-    const char *what = arena_printf(&m->arena, "-%s", g->names[i]);
+    const char *what = arena_printf(&m->arena, "-%s.made", g->names[i]);
     const char *note;
     bool        made;
     if (!what)
         FAIL(ERR_MEMORY, "out of memory for the name of a checkpoint");
-    TRY(grid_path(out, g, m, "checkpoints", what));
-    TRY(grid_path(&note, g, m, "cells", arena_printf(&m->arena, "%s.made", what)));
+    TRY(checkpoint_path(out, g, m, i));
+    TRY(grid_path(&note, g, m, "cells", what));
     TRY(is_made(&made, g, m, note, *out));
     if (made)
         return OK;

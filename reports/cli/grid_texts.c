@@ -7,6 +7,7 @@
 
 #include "analysis/json.h"
 #include "kernels/filemap.h"
+#include "kernels/hash.h"
 #include "kernels/size.h"
 #include "reports/cli/grid.h"
 
@@ -39,6 +40,10 @@ static Status split_text(Grid *g, GridModel *m)
     if (s->convention && strcmp(s->convention, "strided") == 0)
         FAIL(ERR_USAGE, "strided windows overlap, so the first of them cannot be kept from "
              "the score: give --calibrate FILE");
+    if (all.seq.n < 2)
+        FAIL(ERR_USAGE, "%s: is one window of %lld tokens, and calibrating takes windows that "
+             "are not scored: give --calibrate FILE, more text or a smaller --context",
+             m->text_name, (long long)all.n_tokens);
     if (n < 1 || n >= all.seq.n)
         FAIL(ERR_USAGE, "%s: %lld windows of its %lld to calibrate on leave none to score: give "
              "--calibrate FILE, or fewer --windows", m->text_name, (long long)n,
@@ -68,6 +73,17 @@ static Status read_text(Grid *g, GridModel *m)
 
 /* --- tasks --- */
 
+/* The first line that is not blank, as the readers of tasks take it. */
+static const void *first_line(const FileMap *map, size_t *n)
+{
+    const unsigned char *at = map->data, *end = at + map->size;
+    while (at < end && (*at == ' ' || (*at >= '\t' && *at <= '\r')))
+        at++;
+    const unsigned char *stop = at < end ? memchr(at, '\n', (size_t)(end - at)) : NULL;
+    *n = (size_t)((stop ? stop : end) - at);
+    return at;
+}
+
 /* Retrieval has a span and no choices. What is wrong with a file is left to the reader of
  * one kind or the other. */
 static Status is_retrieval(bool *out, const char *path)
@@ -77,9 +93,9 @@ static Status is_retrieval(bool *out, const char *path)
     const Json *first;
     *out = false;
     TRY(filemap_open(&map, path));
-    const void *end = map.size ? memchr(map.data, '\n', map.size) : NULL;
-    size_t      n = end ? (size_t)((const unsigned char *)end - map.data) : map.size;
-    if (json_parse(&first, &a, path, map.data, n) == OK)
+    size_t      n;
+    const void *line = map.size ? first_line(&map, &n) : NULL;
+    if (line && json_parse(&first, &a, path, line, n) == OK)
         *out = json_member(first, "span") && !json_member(first, "choices");
     filemap_close(&map);
     arena_close(&a);
@@ -138,15 +154,17 @@ static Status read_orders(Grid *g, GridModel *m)
 
 /* --- settings --- */
 
-static uint64_t mix(uint64_t h, const void *data, size_t n)
+Status grid_hash(uint64_t *out, const char *path)
 {
-    const unsigned char *p = data;
-    for (size_t i = 0; i < n; i++)
-        h = (h ^ p[i]) * 0x100000001b3u;
-    return h;
+    FileMap map;
+    TRY(filemap_open(&map, path));
+    *out = hash_bytes(HASH_BEGIN, map.data, map.size);
+    filemap_close(&map);
+    return OK;
 }
 
-/* Size and time of a file, or of the files in a folder, in whatever order they come. */
+/* Size and time of a model's file, or of the files in its folder, in whatever order they
+ * come: its bytes are too many to look at. */
 static uint64_t print_of(const char *path)
 {
     struct stat    st;
@@ -157,29 +175,35 @@ static uint64_t print_of(const char *path)
     DIR *d = S_ISDIR(st.st_mode) ? opendir(path) : NULL;
     if (!d) {
         int64_t facts[] = {st.st_size, st.st_mtim.tv_sec, st.st_mtim.tv_nsec};
-        return mix(0xcbf29ce484222325u, facts, sizeof facts);
+        return hash_bytes(HASH_BEGIN, facts, sizeof facts);
     }
     while ((e = readdir(d))) {
         if (fstatat(dirfd(d), e->d_name, &st, 0) != 0 || !S_ISREG(st.st_mode))
             continue;
         int64_t facts[] = {st.st_size, st.st_mtim.tv_sec, st.st_mtim.tv_nsec};
-        sum += mix(mix(0xcbf29ce484222325u, e->d_name, strlen(e->d_name)), facts, sizeof facts);
+        uint64_t name = hash_bytes(HASH_BEGIN, e->d_name, strlen(e->d_name));
+        sum += hash_bytes(name, facts, sizeof facts);
     }
     closedir(d);
     return sum;
 }
 
-static void file_line(TextBuf *b, const char *what, const char *path)
+/* A text's bytes: it may be changed and have its size and time as before. */
+static Status file_line(TextBuf *b, const char *what, const char *path)
 {
-    if (path)
-        textbuf_printf(b, "%s %s, sizes and times %016llx\n", what, path,
-                       (unsigned long long)print_of(path));
+    uint64_t hash;
+    if (!path)
+        return OK;
+    TRY(grid_hash(&hash, path));
+    textbuf_printf(b, "%s %s, bytes %016llx\n", what, path, (unsigned long long)hash);
+    return OK;
 }
 
-static void list_lines(TextBuf *b, const char *what, const TextList *list)
+static Status list_lines(TextBuf *b, const char *what, const TextList *list)
 {
     for (int i = 0; i < list->n; i++)
-        file_line(b, what, list->at[i]);
+        TRY(file_line(b, what, list->at[i]));
+    return OK;
 }
 
 static const char *or_auto(const char *text)
@@ -212,19 +236,19 @@ static Status write_settings(Grid *g, GridModel *m)
     textbuf_printf(&b, "--convention %s --stride %lld\n",
                    s->convention ? s->convention : "disjoint", (long long)s->stride);
     textbuf_printf(&b, "--logit-scale %s\n", logit_scale_name(g->bits.scale));
-    list_lines(&b, "--text", &s->texts);
+    TRY(list_lines(&b, "--text", &s->texts));
     textbuf_printf(&b, "%lld windows scored\n", g->with_text ? (long long)m->text.seq.n : 0);
     textbuf_printf(&b, "%lld tokens scored\n", g->with_text ? (long long)m->text.n_tokens : 0);
-    list_lines(&b, "--task", &g->tasks);
+    TRY(list_lines(&b, "--task", &g->tasks));
     textbuf_printf(&b, "--shots %lld\n", (long long)s->shots);
-    file_line(&b, "--shots-from", s->shots_from);
+    TRY(file_line(&b, "--shots-from", s->shots_from));
     textbuf_printf(&b, "--seed %lld\n", (long long)s->seed);
     textbuf_printf(&b, "--kl %s\n", s->kl ? "given" : "not given");
     needle_lines(&b, m);
-    file_line(&b, "--order", s->order);
+    TRY(file_line(&b, "--order", s->order));
     if (s->order)
         textbuf_printf(&b, "%lld orders\n", (long long)m->orders.n_permutations);
-    file_line(&b, "calibrated on", s->calibrate);
+    TRY(file_line(&b, "calibrated on", s->calibrate));
     textbuf_printf(&b, "%lld windows to calibrate on\n", (long long)m->calibration.seq.n);
     textbuf_printf(&b, "diffquant %s\n", DQ_VERSION);
     m->settings = b.at;

@@ -368,6 +368,8 @@ Status session_table(Session *se, const char *name, const Table *t)
         textbuf_json(&b, name);
         textbuf_add(&b, ": ");
         table_json(&b, t);
+        if (t->n_rows > 0 && t->warning)
+            session_say(se, "%.*s", (int)strlen(t->warning) - 1, t->warning);
     } else {
         table_text(&b, t);
     }

@@ -35,6 +35,11 @@ static void figure(Page *p, const char *file)
 static void table(Page *p, const Table *t)
 {
     table_html(p->b, t);
+    if (t->n_rows > 0 && t->warning) {
+        textbuf_add(p->b, "<p class=\"note\"><strong>");
+        textbuf_html(p->b, t->warning);
+        textbuf_add(p->b, "</strong></p>\n");
+    }
     if (t->n_rows > 0 && t->note) {
         textbuf_add(p->b, "<p class=\"note\">");
         textbuf_html(p->b, t->note);

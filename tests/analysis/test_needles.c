@@ -582,7 +582,7 @@ TEST(impossible_sets_are_refused)
     } FILLERS[] = {
         {"", 0, ERR_RANGE, "f.txt: 0 tokens are too few to fill a context of 500"},
         {NULL, 0, ERR_RANGE, "f.txt: 0 tokens are too few"},
-        {"  ", 2, ERR_RANGE, "f.txt: 2 tokens are too few"},
+        {" \n", 2, ERR_RANGE, "f.txt: 2 bytes of white space, expected sentences"},
         {"ab\xff", 3, ERR_FORMAT, "f.txt: byte 2 is not UTF-8"},
         {"abc\0d", 5, ERR_FORMAT, "f.txt: byte 3 is zero"},
     };

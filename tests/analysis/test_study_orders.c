@@ -233,7 +233,7 @@ TEST(what_is_given_is_not_asked)
     T_STATUS_OK(retrieval_run(&b.file, &sc, found));
     for (int i = 0; i < EPISODES; i++)
         given[i] = !found[i];   // nothing that this model says
-    T_STATUS_OK(study_give(&s, 0, given));
+    T_STATUS_OK(study_give(&s, 0, given, 5));
     memset(given, 7, sizeof given);   // it was copied
     for (int w = 0; w < 2; w++) {
         T_STATUS_OK(study_weights(&s, w, &b.model, NULL));
@@ -245,12 +245,13 @@ TEST(what_is_given_is_not_asked)
         q.scale = SCALE_ROW;
         sc.quant = q;
         T_STATUS_OK(retrieval_run(&b.file, &sc, found));
+        T_OK(s.cells[c].n_nan == (c == 1 ? 5 : 0));
         for (int i = 0; i < EPISODES; i++)
             T_OK(s.cells[c].correct[0][i] == (c == 1 ? !found[i] : found[i]));
     }
     o.n_bits = 1;   // without the unquantized cell it is for nothing
     T_STATUS_OK(study_init(&s, &b.arena, &o));
-    T_STATUS_OK(study_give(&s, 0, given));
+    T_STATUS_OK(study_give(&s, 0, given, 0));
     T_STATUS_OK(study_weights(&s, 0, &b.model, NULL));
     T_OK(s.cells[0].correct[0][0] <= 1);
     bench_close(&b);
@@ -264,21 +265,27 @@ TEST(needles_of_a_record_are_those_of_a_cell)
     NeedleScore score;
     SeriesSet   set;
     uint8_t     found[EPISODES], *correct;
+    int64_t     n_nan;
     T_STATUS_OK(bench_open(&b));
     Scorer sc = {.model = &b.model, .quant = {.bits = 16}};
     T_STATUS_OK(needles_run(&score, &b.arena, &b.needles, &sc));
     T_STATUS_OK(retrieval_run(&b.file, &sc, found));
     T_OK(memcmp(score.correct, found, EPISODES) == 0);
+    T_OK(score.n_nan == 0);
+    score.n_nan = 6;
     score.correct[1] = 1;
     score.correct[2] = 0;
     series_set_init(&set, &b.arena, "m");
-    T_FAILS(needles_correct(&correct, &b.arena, &b.needles, &set), ERR_FORMAT, "n1_r1/correct");
+    T_FAILS(needles_correct(&correct, &n_nan, &b.arena, &b.needles, &set), ERR_FORMAT,
+            "n1_r1/correct");
     T_STATUS_OK(needles_series(&score, &b.needles, &set));
     T_OK(series_find_dims(&set, "needles/n1_r1/correct", "depth,sample")->shape[1] == 1);
-    T_STATUS_OK(needles_correct(&correct, &b.arena, &b.needles, &set));
-    T_OK(memcmp(score.correct, correct, EPISODES) == 0 && correct[1] == 1 && correct[2] == 0);
+    T_STATUS_OK(needles_correct(&correct, &n_nan, &b.arena, &b.needles, &set));
+    T_OK(memcmp(score.correct, correct, EPISODES) == 0 && correct[1] == 1 && correct[2] == 0 &&
+         n_nan == 6);
     b.needles.n++;   // other episodes than those
-    T_FAILS(needles_correct(&correct, &b.arena, &b.needles, &set), ERR_FORMAT, "6 episodes");
+    T_FAILS(needles_correct(&correct, &n_nan, &b.arena, &b.needles, &set), ERR_FORMAT,
+            "6 episodes");
     bench_close(&b);
 }
 

@@ -16,11 +16,8 @@
                      "\"answer\":" answer "}\n"
 #define KIND(text, label) "{\"text\":\"" text "\",\"label\":\"" label "\"}\n"
 
-/* Their times are among the settings of a resumed run: written once. */
 static void write_tasks(void)
 {
-    if (exists("ep.jsonl"))
-        return;
     write_text("ep.jsonl", EPISODE("a", "1") EPISODE("b", "2") EPISODE("c", "2"));
     write_text("pick.jsonl", PICK("0") PICK("1") PICK("2") PICK("0"));
     write_text("kinds.jsonl", KIND("the files of", "file") KIND("the host of", "net")
@@ -33,9 +30,9 @@ static const char *small_grid(const char *verb, const char *more)
     static char text[2048];
     snprintf(text, sizeof text,
              "%s -q %s %s --task ep.jsonl --task pick.jsonl --text %s --max-tokens 400 "
-             "--context 80 --windows 3 --logit-bits 16,4 %s",
+             "--context 80 --logit-bits 16,4 %s %s",
              verb, check_path(PAIR), strcmp(verb, "compare") == 0 ? check_path("pair/base") : "",
-             check_path("pair/heldout.txt"), more);
+             check_path("pair/heldout.txt"), strstr(more, "gptq") ? "--windows 3" : "", more);
     write_tasks();
     return text;
 }
@@ -318,10 +315,32 @@ TEST(what_a_grid_cannot_do_is_said_first)
     T_OK(fails(run(small_grid("eval", "--needles 6")), 2, "--needles", "6,2"));
     T_OK(fails(run(small_grid("eval", "--weights w4:gptq --windows 99 -o g")), 2, "99 windows",
                "--calibrate"));
+    T_OK(fails(run(bare_grid(check_path(PAIR), "--weights w4:gptq --max-tokens 100 -o g")), 2,
+               "one window", "smaller --context"));
+    T_OK(fails(run(small_grid("eval", "--needles 99999999999999999999,1")), 2,
+               "99999999999999999999,1", "1 to 128 needles"));
+}
+
+TEST(options_that_go_unheard_are_refused)
+{
+    char text[600];
+    T_OK(fails(run(small_grid("eval", "--windows 3")), 2, "--windows", "gptq, awq or smooth"));
+    T_OK(fails(run(small_grid("compare", "--calibrate ep.jsonl -o u")), 2, "--calibrate",
+               "gptq, awq or smooth"));
+    T_OK(!exists("u"));
+    for (int i = 0; i < 2; i++) {
+        snprintf(text, sizeof text, "eval -q %s --task ep.jsonl --logit-bits 16 %s",
+                 check_path(PAIR), i ? "--convention strided --stride 9" : "--stride 9");
+        T_OK(fails(run(text), 2, i ? "--convention" : "--stride", "without --text"));
+    }
+    snprintf(text, sizeof text, "eval -q %s --task ep.jsonl --logit-bits 16 --convention "
+             "llama.cpp --weights w4:gptq --max-tokens 900 --context 80 -o u", check_path(PAIR));
+    T_OK(run(text)->code == 0);   // it cuts the windows to calibrate on
 }
 
 TEST(bad_tasks_are_told)
 {
+    char text[600];
     write_text("none.jsonl", "\n");
     write_text("odd.jsonl", "{\"question\":1}\n");
     write_text("half.jsonl", PICK("0") "{\"context\": \"x\"\n");
@@ -337,6 +356,82 @@ TEST(bad_tasks_are_told)
     T_OK(fails(run(bare_grid(check_path(PAIR), "--order kinds.jsonl --shots 5")), 1,
                "kinds.jsonl", "5 demonstrations"));
     T_OK(fails(run(small_grid("eval", "--needles 200,1")), 1, "200 needles", "128"));
+    T_OK(system_in_tmp("yes '' | head -5000 > lines.txt"));
+    snprintf(text, sizeof text, "eval -q %s --text lines.txt --needles 1,1", check_path(PAIR));
+    T_OK(fails(run(text), 1, "lines.txt", "white space, expected sentences"));
+}
+
+TEST(blank_lines_come_before_a_task)
+{
+    write_text("blank.jsonl", "\n \t\r\n" EPISODE("a", "1"));
+    Outcome *o = run(small_grid("eval", "--task blank.jsonl"));
+    T_OK(o->code == 0 && strstr(o->out, "blank-n1"));
+}
+
+/* --- what is wrong with figures --- */
+
+/* A file of two episodes or questions, of which the second fills no context. */
+static void write_long(const char *name, const char *first, const char *end)
+{
+    enum { TIMES = 3000 };
+    static char text[TIMES * 16 + 1000];
+    char       *at = stpcpy(text, first);
+    at = stpcpy(at, "{\"id\":\"z\",\"n\":1,\"context\":\"The key is 42.");
+    for (int i = 0; i < TIMES; i++)
+        at = stpcpy(at, " The key is 7.");
+    stpcpy(at, end);
+    write_text(name, text);
+}
+
+TEST(what_was_cut_is_counted_and_told)
+{
+    write_long("long.jsonl", EPISODE("a", "1"), "\",\"answer\":\" 42\",\"span\":[0,4]}\n");
+    write_long("wide.jsonl", PICK("0"), "\",\"choices\":[\"a\",\"b\"],\"answer\":1}\n");
+    Outcome *o = run(small_grid("eval", "--task long.jsonl --task wide.jsonl --logit-bits 16 "
+                                "-o cut"));
+    T_OK(o->code == 0 && strstr(o->out, "diff: 1 of 2 items of long-n1 are longer"));
+    T_OK(strstr(o->out, "diff: 1 of 2 items of wide are") && !strstr(o->out, "of pick are"));
+    T_OK(system_in_tmp("grep -q '1 of 2 items of wide norm are longer' cut/index.html"));
+    Results r = read_results("cut/study.h5");
+    T_OK(r.n == 1);
+    T_TEXT(text_of(&r.sets[0], "eval_tasks"),
+           "ep-n1,ep-n2,long-n1,pick,pick norm,wide,wide norm");
+    const Series *cut = series_find_dims(&r.sets[0], "eval/truncated", "task");
+    T_OK(cut && series_count(cut) == 7);
+    for (int i = 0; i < 7; i++)
+        T_OK(series_at(cut, i) == (i == 2 || i > 4));
+    arena_close(&r.arena);
+}
+
+/* A model whose last norm overflows: its answers are none, whatever stands in the table. A file
+ * and needles that another pass has scored are counted as well, resumed or not. */
+TEST(answers_of_nan_are_counted_and_told)
+{
+    char text[1024];
+    write_tasks();
+    snprintf(text, sizeof text, "cp -r %s nan && head -c 512 /dev/zero | "
+             "tr '\\0' '\\177' | dd bs=1 conv=notrunc status=none of=nan/model.safetensors "
+             "seek=$(($(stat -c %%s nan/model.safetensors) - 512))", check_path(PAIR));
+    T_OK(system_in_tmp(text));
+    snprintf(text, sizeof text, "compare -q %s nan --task ep.jsonl --task pick.jsonl --text %s "
+             "--max-tokens 200 --context 128 --logit-bits 16,4 --needles 1,1 --samples 1 "
+             "--needle-form statement --order kinds.jsonl --orders 2 --shots 2 -o n",
+             check_path(PAIR), check_path("pair/heldout.txt"));
+    Outcome *o = run(text);
+    T_OK(o->code == 0 && strstr(o->out, "the accuracy says nothing"));
+    T_OK(system_in_tmp("grep -q 'the accuracy says nothing' n/index.html"));
+    Results r = read_results("n/study.h5");
+    T_OK(r.n == 2);
+    for (int b = 0; b < 2; b++) {
+        T_OK(cell_of(&r.sets[0], "eval/nan", 0, b) == 0);
+        T_OK(cell_of(&r.sets[1], "eval/nan", 0, b) > 30);
+    }
+    /* Of both cells the same: what was taken from the other pass is among them. */
+    T_NEAR(cell_of(&r.sets[1], "eval/nan", 0, 0), cell_of(&r.sets[1], "eval/nan", 0, 1), 0);
+    arena_close(&r.arena);
+    T_OK(system_in_tmp("mv n/study.h5 nan.h5 && rm n/cells/nan-fp-16.cell"));
+    snprintf(text + strlen(text), sizeof text - strlen(text), " --resume");
+    T_OK(run(text)->code == 0 && same("nan.h5", "n/study.h5"));
 }
 
 /* A model of 101 tokens with the tokenizer of another. */
@@ -348,6 +443,10 @@ TEST(a_tokenizer_of_another_model)
              "mixed && cp %s/tokenizer.json mixed", tiny, tiny, check_path(PAIR));
     T_OK(system_in_tmp(command));
     T_OK(fails(run("eval mixed -q --logit-bits 16"), 1, "mixed", "tokenizer has ids up to"));
+    snprintf(command, sizeof command, "compare %s mixed -q --max-tokens 200 --logit-bits 16 "
+             "-o late", check_path(PAIR));
+    T_OK(fails(run(command), 1, "mixed", "tokenizer has ids up to"));
+    T_OK(!exists("late"));   // the first model was not run
 }
 
 /* --- runs that are broken off --- */

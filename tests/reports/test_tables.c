@@ -130,6 +130,39 @@ TEST(accuracy_has_a_row_for_every_width)
     arena_close(&a);
 }
 
+/* Only where there is something to tell. */
+TEST(what_misleads_is_told)
+{
+    Arena     a = {0};
+    SeriesSet sets[2];
+    Series   *s;
+    Table     t;
+    TextBuf   b;
+    T_STATUS_OK(ref_study(&a, sets));
+    T_STATUS_OK(series_add(&sets[1], &s, SERIES_I64, "eval/truncated", "", "", 1,
+                           (const char *const[]){"task"}, (int64_t[]){REF_TASKS}));
+    T_STATUS_OK(table_accuracy(&t, &a, sets, 2));
+    T_OK(t.n_columns == 6 && !t.warning);
+    ((int64_t *)s->data)[1] = 9;
+    T_STATUS_OK(series_add(&sets[1], &s, SERIES_I64, "eval/nan", "", "", 2,
+                           (const char *const[]){"weights", "logit_bits"},
+                           (int64_t[]){1, REF_BITS}));
+    T_STATUS_OK(table_accuracy(&t, &a, sets, 2));
+    T_OK(t.n_columns == 6 && t.warning);
+    T_TEXT(t.warning, "Base-Tiny: 9 of 250 items of needles-4 are longer than the context and "
+           "lost tokens on the left.\n");
+    ((int64_t *)s->data)[3] = 12;
+    T_STATUS_OK(table_accuracy(&t, &a, sets, 2));
+    T_OK(t.n_columns == 7 && strstr(t.warning, "the accuracy says nothing.\nBase-Tiny: 9"));
+    T_TEXT(t.keys[6], "nan");
+    T_OK(t.cells[6].kind == CELL_NONE && t.cells[6 * 7 + 6].integer == 0);
+    T_OK(t.cells[7 * 7 + 6].integer == 12);
+    textbuf_init(&b, &a);
+    table_text(&b, &t);
+    T_OK(strstr(b.at, "the accuracy says nothing.\nBase-Tiny: 9 of 250 items"));
+    arena_close(&a);
+}
+
 /* A series of the cells of ref_study's sets, all NaN but one. */
 static Status add_one(SeriesSet *set, const char *name, bool tasks, int64_t at, double value)
 {
