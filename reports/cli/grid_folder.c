@@ -22,6 +22,19 @@ static Status make_folder(Grid *g, const char *name)
     return outfile_folder(&g->se->arena, path);
 }
 
+/* A run that was killed holds its lock until the system has taken its memory back, a moment
+ * after whoever killed it may go on: then a resumed run would find it held. */
+static bool held_by_another(int fd)
+{
+    enum { TRIES = 50, PAUSE = 100 * 1000 };   // microseconds; 5 s in all
+    for (int i = 0; i < TRIES; i++) {
+        if (flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
+            return false;
+        usleep(PAUSE);
+    }
+    return true;
+}
+
 /* The file stays: a run that removed it could remove another's. File systems without locks
  * say something else: then nothing is known. */
 static Status lock(Grid *g)
@@ -31,7 +44,7 @@ static Status lock(Grid *g)
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (fd < 0)
         FAIL(ERR_IO, "%s: cannot be written: %s", path, strerror(errno));
-    if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    if (held_by_another(fd)) {
         close(fd);
         FAIL(ERR_IO, "%s: another run is writing its results there", g->folder);
     }
