@@ -30,8 +30,7 @@ typedef struct {
 
 /* --- may it be converted? --- */
 
-/* NULL: it may. */
-static const char *why_not(const ModelInfo *info)
+const char *convert_refusal(const ModelInfo *info)
 {
     const char *arch = info->arch, *dot = strrchr(info->tensors[0].file, '.');
     static const struct {
@@ -57,7 +56,7 @@ static const char *why_not(const ModelInfo *info)
 
 static Status check_source(const ModelInfo *info)
 {
-    const char *why = why_not(info);
+    const char *why = convert_refusal(info);
     char        format[MODEL_FORMAT];
     if (why)
         FAIL(ERR_UNSUPPORTED, "%s: %s is not converted: %s", info->path, info->arch, why);

@@ -24,6 +24,9 @@ typedef struct {
     const char *notes;            // sentences, one a line: what a reader of OUT must know
 } ConvertResult;
 
+/* Why the model is not converted, as words for a sentence; NULL: its layout is one that is. */
+const char *convert_refusal(const ModelInfo *info);
+
 /* Everything lives in a; a piece of one tensor at a time is in memory. ERR_USAGE where the
  * model has that layout already, and as export_open; ERR_UNSUPPORTED where transformers has
  * no class for it, or where its numbers cannot say the same: the sentence tells why;

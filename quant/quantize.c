@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "kernels/size.h"
+#include "quant/convert.h"
 #include "quant/run/run.h"
 
 /* --- setting up --- */
@@ -110,9 +111,23 @@ static Status set_up(Run *r)
     return check_out(r);
 }
 
+/* What stood in for config.json is a config.json of OUT: its readers see no guess in it. */
+static void note_layout(Run *r)
+{
+    const ModelInfo *info = &r->layers.info;
+    if (!info->layout)
+        return;
+    textbuf_printf(&r->notes, "config.json is made from layout %s.\n", info->layout);
+    textbuf_printf(&r->notes, "transformers has no class for %s: %s\n", info->arch,
+                   convert_refusal(info) ? "OUT is for programs that know its tensors' names."
+                                         : "what it is to load is made by convert first, and "
+                                           "quantized then.");
+}
+
 static Status begin(Run *r)
 {
     const QuantizeOptions *o = r->o;
+    note_layout(r);
     TRY(set_up_rotation(r));
     if (!r->calibrated)
         return OK;

@@ -36,7 +36,8 @@ static Status check_all(Listing *l, Arena *a, const ExportOptions *o)
     }
     if (six)
         TRY(listing_note(l, a, "6-bit codes lie densely: compressed-tensors 0.18 and newer "
-                         "read them, vLLM may not; all read them in 8-bit packing"));
+                         "read them, vLLM may not; all read them in 8-bit packing "
+                         "(--wide6)"));
     if (asym)
         TRY(listing_note(l, a, "zero points are packed: vLLM reads them, transformers 5 with "
                          "compressed-tensors 0.20 expects them unpacked and refuses"));

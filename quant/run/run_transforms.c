@@ -40,6 +40,9 @@ static Status check_awq(Run *r, const char *norms, const char *values, const cha
              values, down);
     if (norms)
         textbuf_printf(&r->notes, "AWQ moves no scales into norms: %s.\n", norms);
+    if (values)
+        textbuf_printf(&r->notes, "AWQ moves no scales between values and outputs, which stay "
+                       "as they are: %s.\n", values);
     if (down)
         textbuf_printf(&r->notes, "AWQ moves no scales between the halves of the MLP: %s.\n",
                        down);
@@ -60,6 +63,9 @@ Status run_transforms_check(Run *r)
     if (o->smooth > 0 && norms)
         FAIL(ERR_UNSUPPORTED, "--smooth: no scales can move into the norms of %s: %s",
              r->layers.info.path, norms);
+    if (o->smooth > 0 && c->head_norm_eps >= 0)
+        textbuf_add(&r->notes, "SmoothQuant leaves values and outputs as they are: a norm of each "
+                    "head lies between them.\n");
     r->scales_norms = !norms;
     r->scales_values = !values;
     r->scales_down = !down;

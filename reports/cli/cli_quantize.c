@@ -268,6 +268,18 @@ static Status quantize(Job *j, Session *se)
     return s;
 }
 
+/* A report without the figure that was asked for says why. */
+static Status note_unchecked(Job *j, Session *se)
+{
+    if (!j->texts.calibration.seq.n || j->texts.check.seq.n)
+        return OK;
+    j->r.notes = arena_printf(&se->arena, "%sNo text is left after the %lld windows to calibrate "
+                              "on, so perplexity was not measured: give --check FILE or fewer "
+                              "--windows.\n", j->r.notes,
+                              (long long)j->texts.calibration.seq.n);
+    return j->r.notes ? OK : STATUS(ERR_MEMORY, "out of memory for a note");
+}
+
 static Status run(Job *j, Session *se)
 {
     TRY(set_options(j, se));
@@ -279,7 +291,7 @@ static Status run(Job *j, Session *se)
     TRY(quantize(j, se));
     if (w->seq.n)
         TRY(measure(&j->after, se, j->o.out, w, "perplexity after"));
-    return OK;
+    return note_unchecked(j, se);
 }
 
 /* --- what came of it --- */
