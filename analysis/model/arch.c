@@ -87,7 +87,6 @@ const char *arch_reason(TensorWhen when)
 {
     static const char *const REASONS[] = {
         [WHEN_ALWAYS] = "such layer",
-        [WHEN_THERE] = "such layer",
         [WHEN_UNTIED] = "head of its own",
         [WHEN_ATTENTION_BIAS] = "attention_bias",
         [WHEN_QKV_BIAS] = "bias of q, k and v",
@@ -102,6 +101,12 @@ const char *arch_reason(TensorWhen when)
         [WHEN_PROJECTED] = "embedding of another width",
     };
     return REASONS[when];
+}
+
+const char *arch_bare_name(const Arch *a, const char *name)
+{
+    size_t n = a->prefix ? strlen(a->prefix) : 0;
+    return n && strncmp(name, a->prefix, n) == 0 ? name + n : name;
 }
 
 static bool ends_with(const char *name, const char *end)

@@ -20,6 +20,7 @@ typedef struct {
     bool        tie_word_embeddings;
     bool        tied_by_file;        // nothing says so but whether the file has a head
     bool        attention_bias, qkv_bias, mlp_bias;   // the first is of the output alone
+    bool        bias_by_file;        // qkv_bias: only whether the file has one
     bool        norm_weight, norm_bias, final_norm, norm_before, no_final_norm;
     bool        qk_norm, parallel;
     bool        learned_positions;
@@ -75,7 +76,6 @@ typedef enum {
 /* What of the config a tensor is there for. */
 typedef enum {
     WHEN_ALWAYS,
-    WHEN_THERE,            // if the first layer has it, all do
     WHEN_UNTIED,
     WHEN_ATTENTION_BIAS,   // o's bias
     WHEN_QKV_BIAS,
@@ -159,6 +159,8 @@ bool arch_linear(TensorRole role);
 bool arch_present(const TensorRule *rule, const ConfigKeys *k);
 /* What of config.json says so, for messages: "attention_bias". */
 const char *arch_reason(TensorWhen when);
+/* Some files leave out the first part of all names: name without it. */
+const char *arch_bare_name(const Arch *a, const char *name);
 /* Tensors that some files carry and no one needs: rotary tables, causal masks. */
 bool arch_ignores(const char *name);
 

@@ -8,9 +8,8 @@
 
 #include "analysis/model/gguf_source.h"
 #include "analysis/model/layout.h"
+#include "analysis/model/left_over.h"
 #include "analysis/model/packed_join.h"
-
-enum { NAME_BYTES = 160 };
 
 /* --- names --- */
 
@@ -21,50 +20,21 @@ static const char *rule_name(char *text, const TensorRule *rule, int64_t layer, 
     const char *from = rule->name, *star;
     size_t      at = 0;
     for (int i = 0; i < 2 && (star = strchr(from, '*')); i++) {
-        at += (size_t)snprintf(text + at, NAME_BYTES - at, "%.*s%lld", (int)(star - from), from,
+        at += (size_t)snprintf(text + at, SOURCE_NAME - at, "%.*s%lld", (int)(star - from), from,
                                (long long)number[i]);
         from = star + 1;
     }
-    snprintf(text + at, NAME_BYTES - at, "%s", from);
+    snprintf(text + at, SOURCE_NAME - at, "%s", from);
     return text;
-}
-
-/* Some files leave out the first part of all names. */
-static const char *without_prefix(const Arch *arch, const char *name)
-{
-    size_t n = arch->prefix ? strlen(arch->prefix) : 0;
-    return n && strncmp(name, arch->prefix, n) == 0 ? name + n : name;
-}
-
-/* Is name the pattern, with any numbers for its stars? */
-static bool matches(const char *pattern, const char *name)
-{
-    const char *star;
-    for (; (star = strchr(pattern, '*')); pattern = star + 1) {
-        size_t before = (size_t)(star - pattern), digits;
-        if (strncmp(pattern, name, before) != 0)
-            return false;
-        name += before;
-        digits = strspn(name, "0123456789");
-        if (!digits)
-            return false;
-        name += digits;
-    }
-    return strcmp(pattern, name) == 0;
-}
-
-static bool rule_matches(const Arch *arch, const TensorRule *rule, const char *name)
-{
-    return matches(rule->name, name) || matches(without_prefix(arch, rule->name), name);
 }
 
 static const ModelTensor *find_named(const Source *s, const TensorRule *rule, int64_t layer,
                                      int64_t head)
 {
-    char               name[NAME_BYTES];
+    char               name[SOURCE_NAME];
     const ModelTensor *t = checkpoint_find(s->checkpoint, rule_name(name, rule, layer, head));
     if (!t && s->config.arch->prefix)
-        t = checkpoint_find(s->checkpoint, without_prefix(s->config.arch, name));
+        t = checkpoint_find(s->checkpoint, arch_bare_name(s->config.arch, name));
     return t;
 }
 
@@ -142,7 +112,7 @@ static Status check_tensor(const Source *s, const ModelTensor *t, const TensorRu
 static Status find_tensor(const ModelTensor **out, Source *s, const TensorRule *rule,
                           int64_t layer, int64_t head)
 {
-    char name[NAME_BYTES];
+    char name[SOURCE_NAME];
     *out = find_named(s, rule, layer, head);
     if (!*out)
         FAIL(ERR_FORMAT, "%s: tensor %s is missing", s->path,
@@ -184,16 +154,24 @@ const ModelTensor *source_head_tensor(const Source *s, int64_t layer, TensorRole
     return find_named(s, s->by_head[role], layer, head);
 }
 
-/* A head of its own, where the config says nothing of it. */
-static void settle_head(Source *s)
+/* Has the file a tensor of that role, in its first layer? */
+static bool has_role(const Source *s, TensorRole role)
 {
     const Arch *arch = s->config.arch;
-    if (!s->config.keys.tied_by_file)
-        return;
-    bool found = false;
     for (const TensorRule *r = arch->rules; r < arch->rules + arch->n_rules; r++)
-        found |= r->role == ROLE_HEAD && find_named(s, r, 0, 0);
-    s->config.keys.tie_word_embeddings = s->config.model.tied = !found;
+        if (r->role == role && find_named(s, r, 0, 0))
+            return true;
+    return false;
+}
+
+/* What the config says nothing of: a head of its own, biases. */
+static void settle_by_file(Source *s)
+{
+    ConfigKeys *k = &s->config.keys;
+    if (k->tied_by_file)
+        k->tie_word_embeddings = s->config.model.tied = !has_role(s, ROLE_HEAD);
+    if (k->bias_by_file)
+        k->qkv_bias = has_role(s, (TensorRole)(ROLE_BIAS + W_Q));
 }
 
 static Status find_needed(Source *s, Arena *a)
@@ -203,8 +181,7 @@ static Status find_needed(Source *s, Arena *a)
     ARENA_NEW(s->of_layers, a, n_layers * N_LAYER_ROLES);
     ARENA_NEW(s->seen, a, s->checkpoint->n);
     for (const TensorRule *r = arch->rules; r < arch->rules + arch->n_rules; r++) {
-        if (!arch_present(r, &s->config.keys) ||
-            (r->when == WHEN_THERE && !find_named(s, r, 0, 0)))
+        if (!arch_present(r, &s->config.keys))
             continue;
         if (r->role >= N_LAYER_ROLES) {
             TRY(find_tensor(&s->of_model[r->role - N_LAYER_ROLES], s, r, 0, 0));
@@ -219,30 +196,6 @@ static Status find_needed(Source *s, Arena *a)
 
 /* --- what is left over --- */
 
-/* A tensor that nobody asked for: harmless, or another model than we think. */
-static Status check_left_over(const Source *s, const ModelTensor *t)
-{
-    const Arch *arch = s->config.arch;
-    const TensorRule *known = NULL;
-    if (arch_ignores(t->name))
-        return OK;
-    for (const TensorRule *r = arch->rules; r < arch->rules + arch->n_rules; r++) {
-        if (!rule_matches(arch, r, t->name))
-            continue;
-        if (r->when == WHEN_UNTIED)
-            return OK;  // a copy of the embedding: tied models may ship it
-        known = r;
-    }
-    if (known && arch_present(known, &s->config.keys))
-        FAIL(ERR_SHAPE, "%s/%s: tensor %s, but %s has num_hidden_layers %lld", s->folder,
-             t->file, t->name, s->described, (long long)s->config.model.n_layers);
-    if (known)
-        FAIL(ERR_UNSUPPORTED, "%s/%s: tensor %s, but %s has no %s", s->folder, t->file,
-             t->name, s->described, arch_reason(known->when));
-    FAIL(ERR_UNSUPPORTED, "%s/%s: tensor %s is not part of %s", s->folder, t->file, t->name,
-         arch->architecture);
-}
-
 static Status sort_out(Source *s, Arena *a)
 {
     const Checkpoint *c = s->checkpoint;
@@ -251,7 +204,7 @@ static Status sort_out(Source *s, Arena *a)
         if (s->seen[i])
             s->used[s->n_used++] = c->tensors[i];
         else
-            TRY(check_left_over(s, &c->tensors[i]));
+            TRY(left_over_check(s, &c->tensors[i]));
     return OK;
 }
 
@@ -336,7 +289,7 @@ static Status open_parts(Source *s, Arena *a, const char *path)
     if (!s->path)
         FAIL(ERR_MEMORY, "out of memory: a file name");
     TRY(open_files(s, a, &layout));
-    settle_head(s);
+    settle_by_file(s);
     TRY(find_needed(s, a));
     return sort_out(s, a);
 }

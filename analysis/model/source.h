@@ -7,6 +7,8 @@
 #include "analysis/model/checkpoint.h"
 #include "analysis/model/config.h"
 
+enum { SOURCE_NAME = 160 };   // room for a tensor's name as a rule makes it
+
 typedef struct {
     const char         *path;        // of the folder or GGUF file, as given but for LAYOUT@
     const char         *folder;      // of the files, for messages

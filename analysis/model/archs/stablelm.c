@@ -31,8 +31,7 @@ static const TensorRule STABLELM_RULES[] = {
     VECTOR_WHEN(ATTN "q_layernorm.norms.*.weight", ROLE_Q_NORM, WHEN_QK_NORM, DIM_HEAD),
     VECTOR_WHEN(ATTN "k_layernorm.norms.*.weight", ROLE_K_NORM, WHEN_QK_NORM, DIM_HEAD),
 };
-/* The first of these files have no key that would tell of biases. */
-static const TensorRule EPOCH_RULES[] = {RULES_BLOCK(WHEN_ALWAYS, WHEN_THERE)};
+static const TensorRule EPOCH_RULES[] = {RULES_BLOCK(WHEN_ALWAYS, WHEN_QKV_BIAS)};
 
 #define ALPHA "transformer.layers.*."
 static const TensorRule ALPHA_RULES[] = {
@@ -60,7 +59,8 @@ static const Key STABLELM_KEYS[] = {
         KEY_COUNT("num_heads", num_heads, false, 1, 1 << 14),                 \
         KEY_NUMBER("rotary_scaling_factor", rotary_scaling_factor, 0, 1e6)
 
-static const Key EPOCH_KEYS[] = {KEYS_SIZES, KEY_KV_HEADS, KEYS_OLD};
+static const Key EPOCH_KEYS[] = {KEYS_SIZES, KEY_KV_HEADS, KEYS_OLD,
+                                 KEY_FLAG("use_qkv_bias", qkv_bias)};
 static const Key ALPHA_KEYS[] = {
     KEY_VOCAB, KEY_HIDDEN("hidden_size"), KEY_LAYERS("num_hidden_layers"),
     KEY_HEADS("num_heads"), KEY_CONTEXT("max_position_embeddings"), KEY_BOS,
@@ -76,6 +76,14 @@ static Status fit_old(Config *c, Arena *a, const Json *root, const char *path)
                    "expected 1"));
     return fit_refuse(k->num_heads && k->num_heads != k->num_attention_heads, path,
                       "num_heads", "expected num_attention_heads");
+}
+
+/* The first of these files have no key that would tell of biases. */
+static Status fit_epoch(Config *c, Arena *a, const Json *root, const char *path)
+{
+    const Json *told = json_member(root, "use_qkv_bias");
+    c->keys.bias_by_file = !told || told->kind == JSON_NULL;
+    return fit_old(c, a, root, path);
 }
 
 /* The width of the MLP follows from the hidden one: 8/3 of it, up to a multiple of 256. */
@@ -110,7 +118,7 @@ static const Arch ROWS[] = {
         .partial = true,
         .defaults = {LIKE_STABLELM, .num_key_value_heads = 32, .eos_token_id = 2},
         KEYS(EPOCH_KEYS),
-        .fit = fit_old,
+        .fit = fit_epoch,
         RULES(EPOCH_RULES),
     },
     {
