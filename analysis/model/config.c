@@ -46,6 +46,15 @@ static Status find_arch(Config *c, const Json *root, const char *path)
     return OK;
 }
 
+/* What the architecture's files call that member of ConfigKeys. */
+static const char *key_of(const Arch *arch, size_t offset)
+{
+    for (int i = 0; i < arch->n_keys; i++)
+        if (arch->keys[i].offset == offset)
+            return arch->keys[i].name;
+    return "";
+}
+
 /* --- sizes --- */
 
 static Status check_heads(ConfigKeys *k, const Arch *arch, const char *path)
@@ -57,7 +66,7 @@ static Status check_heads(ConfigKeys *k, const Arch *arch, const char *path)
     if (N % K && !k->num_noise_heads)
         FAIL(ERR_SHAPE, "%s: num_attention_heads is %lld, expected a multiple of "
              "num_key_value_heads, %lld", path, (long long)N, (long long)K);
-    if (arch->pairing != PAIR_NONE && N % 2)
+    if (arch->pairing != PAIR_NONE && N % 2 && !k->num_noise_heads)
         FAIL(ERR_SHAPE, "%s: num_attention_heads is %lld, expected an even number: heads of "
              "%s go in pairs", path, (long long)N, arch->architecture);
     if (arch->pairing == PAIR_NEXT && K % 2)
@@ -71,9 +80,23 @@ static Status check_heads(ConfigKeys *k, const Arch *arch, const char *path)
              "%lld, where there is no head_dim", path, (long long)k->hidden_size, (long long)N);
     if (!k->head_dim)
         k->head_dim = k->hidden_size / N;
-    if (k->head_dim % 2)
+    if (arch->defaults.rotary == 1 && k->head_dim % 2)
         FAIL(ERR_SHAPE, "%s: head_dim is %lld, expected an even number: RoPE turns pairs", path,
              (long long)k->head_dim);
+    return OK;
+}
+
+/* Code that takes hidden_size / num_attention_heads may still turn as many dims as head_dim
+ * says. */
+static Status check_head_dim(const Config *c, const Json *root, const char *path)
+{
+    const Json *d = json_member(root, "head_dim");
+    if (!d || d->kind == JSON_NULL)
+        return OK;
+    if (d->kind != JSON_NUMBER || !d->whole || d->integer != c->keys.head_dim)
+        FAIL(ERR_UNSUPPORTED, "%s: head_dim is %s%.15g, but %s takes hidden_size / "
+             "num_attention_heads, %lld", path, d->kind == JSON_NUMBER ? "" : "no number, ",
+             d->number, c->arch->architecture, (long long)c->keys.head_dim);
     return OK;
 }
 
@@ -88,7 +111,8 @@ static int64_t count_groups(const ConfigKeys *k, HeadPairing pairing)
     return K % 2 ? k->num_attention_heads / 2 : K / 2;
 }
 
-static Status find_activation(Activation *out, const char *name, const char *path)
+static Status find_activation(Activation *out, const char *name, const char *key,
+                              const char *path)
 {
     static const struct {
         const char *name;
@@ -105,8 +129,8 @@ static Status find_activation(Activation *out, const char *name, const char *pat
             *out = NAMES[i].act;
             return OK;
         }
-    FAIL(ERR_UNSUPPORTED, "%s: hidden_act is \"%.80s\", expected silu, gelu, gelu_new, "
-         "gelu_pytorch_tanh, gelu_fast or relu", path, name);
+    FAIL(ERR_UNSUPPORTED, "%s: %s is \"%.80s\", expected silu, gelu, gelu_new, "
+         "gelu_pytorch_tanh, gelu_fast or relu", path, key, name);
 }
 
 /* PolyNorm is of the Motif models alone; they have tensors for it. */
@@ -115,7 +139,8 @@ static Status read_activation(ModelConfig *m, const Config *c, const char *path)
     const char *name = c->keys.hidden_act;
     m->poly = strcmp(c->arch->defaults.hidden_act, "poly_norm") == 0 &&
               strcmp(name, "poly_norm") == 0;
-    return m->poly ? OK : find_activation(&m->act, name, path);
+    return m->poly ? OK : find_activation(&m->act, name, key_of(c->arch, offsetof(ConfigKeys,
+                                          hidden_act)), path);
 }
 
 /* --- end tokens: one, a list, or none --- */
@@ -173,7 +198,8 @@ static Status read_keys(Config *c, const Json *root, const char *path)
         c->keys.intermediate_size = 4 * c->keys.hidden_size;   // GPT-2
     if (!c->keys.embed_dim)
         c->keys.embed_dim = c->keys.hidden_size;
-    return check_heads(&c->keys, c->arch, path);
+    TRY(check_heads(&c->keys, c->arch, path));
+    return check_head_dim(c, root, path);
 }
 
 /* Every layer attends to all that is before it; the rows of the table know better. */

@@ -54,6 +54,14 @@ TEST(mistral_has_a_window_unless_told_otherwise)
     T_OK(windows_are(&c, 0, 0, 0, 0) && c.model.n_groups == 2);
     T_STATUS_OK(parse(&c, MISTRAL, SIZES ",\"sliding_window\":7"));
     T_OK(windows_are(&c, 7, 7, 7, 7));
+    T_FAILS(parse(&c, MISTRAL, SIZES ",\"sliding_window\":0"), ERR_UNSUPPORTED,
+            "m/config.json: sliding_window: 0 keys, expected null for none");
+    /* the class does not look at layer_types */
+#define FULL4 ",\"layer_types\":[\"full_attention\",\"full_attention\",\"full_attention\"," \
+              "\"full_attention\"]"
+    T_STATUS_OK(parse(&c, MISTRAL, SIZES FULL4 ",\"sliding_window\":null"));
+    T_FAILS(parse(&c, MISTRAL, SIZES FULL4), ERR_UNSUPPORTED,
+            "layer_types: expected one kind for all layers, that of sliding_window");
 }
 
 TEST(qwen_has_windows_in_some_layers)
@@ -80,6 +88,9 @@ TEST(qwen_has_windows_in_some_layers)
             "layer_types[3] is sliding_attention, but there is no sliding_window");
     T_STATUS_OK(parse(&c, QWEN2, SIZES ",\"num_key_value_heads\":null"));
     T_OK(c.model.n_groups == 8);
+    T_STATUS_OK(parse(&c, QWEN2, Q ",\"sliding_window\":0"));   // not used
+    T_FAILS(parse(&c, QWEN2, Q ",\"use_sliding_window\":true,\"sliding_window\":0"),
+            ERR_UNSUPPORTED, "sliding_window: 0 keys");
     /* the class's own number, 32, stands for a missing key */
     T_FAILS(parse(&c, QWEN2, SIZES), ERR_SHAPE, "num_key_value_heads, 32");
 }
@@ -107,6 +118,11 @@ TEST(stablelm_turns_a_quarter_of_a_head)
     T_FAILS(parse(&c, EPOCH, S ",\"rotary_scaling_factor\":2"), ERR_UNSUPPORTED,
             "m/config.json: rotary_scaling_factor: expected 1");
     T_FAILS(parse(&c, EPOCH, S ",\"num_heads\":4"), ERR_UNSUPPORTED, "num_heads: expected");
+    T_FAILS(parse(&c, EPOCH, S ",\"use_qkv_bias\":1"), ERR_FORMAT, "use_qkv_bias is 1");
+    T_STATUS_OK(parse(&c, EPOCH, S ",\"use_qkv_bias\":true"));
+    T_OK(c.keys.qkv_bias && !c.keys.bias_by_file);
+    T_STATUS_OK(parse(&c, EPOCH, S ",\"use_qkv_bias\":null"));
+    T_OK(c.keys.bias_by_file);
 }
 
 TEST(stablelm_alpha_has_a_width_that_follows)
@@ -136,6 +152,21 @@ TEST(neox_reads_the_names_of_its_class)
             "num_key_value_heads: expected num_attention_heads");
 }
 
+/* Code that divides for the width of a head still makes angles of head_dim. */
+TEST(head_dim_is_refused_where_it_would_be_overlooked)
+{
+    Config c;
+    T_STATUS_OK(parse(&c, STABLELM, S ",\"head_dim\":8"));
+    T_STATUS_OK(parse(&c, NEOX, SIZES ",\"rotary_pct\":0.5,\"head_dim\":null"));
+    T_FAILS(parse(&c, STABLELM, S ",\"head_dim\":16"), ERR_UNSUPPORTED,
+            "m/config.json: head_dim is 16, but StableLmForCausalLM takes hidden_size / "
+            "num_attention_heads, 8");
+    T_FAILS(parse(&c, NEOX, SIZES ",\"rotary_pct\":0.5,\"head_dim\":4"), ERR_UNSUPPORTED,
+            "head_dim is 4");
+    T_FAILS(parse(&c, NEOX, SIZES ",\"rotary_pct\":0.5,\"head_dim\":\"8\""), ERR_UNSUPPORTED,
+            "head_dim is no number");
+}
+
 /* --- learned positions --- */
 
 TEST(gpt2_and_opt_learn_positions)
@@ -151,6 +182,11 @@ TEST(gpt2_and_opt_learn_positions)
     T_NEAR(c.model.layers[3].scale, sqrt(8) / 4, 1e-15);
     T_FAILS(parse(&c, GPT2, G ",\"add_cross_attention\":true"), ERR_UNSUPPORTED,
             "add_cross_attention: true is not supported");
+    T_FAILS(parse(&c, GPT2, G ",\"activation_function\":\"quick_gelu\""), ERR_UNSUPPORTED,
+            "activation_function is \"quick_gelu\", expected silu");
+    /* nothing turns: a head may have an odd width */
+    T_STATUS_OK(parse(&c, GPT2, "\"vocab_size\":101,\"n_embd\":20,\"n_layer\":2,\"n_head\":4"));
+    T_OK(c.model.head_dim == 5);
 #define O "\"vocab_size\":101,\"hidden_size\":64,\"ffn_dim\":96,\"num_hidden_layers\":4," \
           "\"num_attention_heads\":8,\"max_position_embeddings\":40"
     T_STATUS_OK(parse(&c, OPT, O));
@@ -179,6 +215,22 @@ TEST(motif_shifts_lambda_and_shares_noise)
                                  "\"num_noise_heads\":2,\"num_key_value_heads\":4" POLY));
     T_OK(c.model.n_heads == 8 && c.model.n_signals == 4 && c.model.n_groups == 2);
     T_OK(model_query_heads(&c.model) == 10 && model_out_width(&c.model) == 128);
+    /* an odd number of heads: three groups of two signals and their noise */
+    T_STATUS_OK(parse(&c, MOTIF, "\"vocab_size\":101,\"hidden_size\":64,"
+                                 "\"intermediate_size\":96,\"num_hidden_layers\":4,"
+                                 "\"num_attention_heads\":9,\"head_dim\":8,"
+                                 "\"num_noise_heads\":3,\"num_key_value_heads\":6" POLY));
+    T_OK(c.model.n_heads == 6 && c.model.n_signals == 2 && c.model.n_groups == 3);
+    T_OK(model_query_heads(&c.model) == 9);
+    T_FAILS(parse(&c, MOTIF, "\"vocab_size\":101,\"hidden_size\":72,\"intermediate_size\":96,"
+                             "\"num_hidden_layers\":4,\"num_attention_heads\":9,"
+                             "\"num_key_value_heads\":9" POLY), ERR_SHAPE,
+            "num_attention_heads is 9, expected an even number");
+    T_FAILS(parse(&c, MOTIF, SIZES POLY ",\"num_noise_heads\":2,\"head_dim\":8,"
+                             "\"num_key_value_heads\":8"), ERR_SHAPE,
+            "to be a multiple of half of num_key_value_heads, 8");
+    T_FAILS(parse(&c, MOTIF, M ",\"partial_rotary_factor\":0.5"), ERR_UNSUPPORTED,
+            "partial_rotary_factor is 0.5, expected 1");
     T_FAILS(parse(&c, MOTIF, M ",\"num_noise_heads\":3,\"head_dim\":8"), ERR_SHAPE,
             "num_noise_heads is 3, expected to divide num_attention_heads, 8");
     T_FAILS(parse(&c, MOTIF, M ",\"num_noise_heads\":4,\"k_ratio\":2,\"head_dim\":8"),
@@ -190,6 +242,17 @@ TEST(motif_shifts_lambda_and_shares_noise)
             "hidden_act: expected poly_norm");
     T_FAILS(parse(&c, MOTIF, SIZES POLY ",\"num_key_value_heads\":1"), ERR_SHAPE,
             "num_key_value_heads is 1, expected an even number");
+}
+
+TEST(unilm_shares_keys_between_the_maps_of_a_head)
+{
+    Config c;
+#define SECOND "UnilmDiff2ForCausalLM", "unilm_diff2"
+    T_STATUS_OK(parse(&c, SECOND, SIZES ",\"num_key_value_heads\":2"));
+    T_OK(c.model.n_heads == 4 && c.model.n_groups == 2 && c.model.value_dim == 8);
+    T_OK(c.model.lambda_rows && c.model.shared_keys && c.model.head_norm_eps < 0);
+    T_FAILS(parse(&c, SECOND, SIZES ",\"num_key_value_heads\":8"), ERR_SHAPE,
+            "num_attention_heads is 8, expected a multiple of twice num_key_value_heads, 8");
 }
 
 TEST(only_motif_has_polynorm)
@@ -231,6 +294,18 @@ TEST(phi4flash_maps_its_layers)
     T_OK(c.model.layers[1].reach == 6 && c.model.layers[3].reach == 7);
     T_FAILS(parse(&c, PHI, P ",\"sliding_window\":[1,2]"), ERR_SHAPE,
             "sliding_window has 2 entries");
+    T_FAILS(parse(&c, PHI, P ",\"sliding_window\":[null,6,null,7,null,null,null,8]"),
+            ERR_UNSUPPORTED, "sliding_window[7] is for a layer without keys of its own");
+    T_FAILS(parse(&c, PHI, P ",\"sliding_window\":0"), ERR_FORMAT, "from 1 on");
+#define TYPES(c, e) ",\"layer_types\":[\"full_attention\",\"sliding_attention\"," \
+                    "\"full_attention\",\"" c "_attention\",\"full_attention\",\"" e \
+                    "_attention\",\"full_attention\",\"full_attention\"]"
+    T_STATUS_OK(parse(&c, PHI, P TYPES("sliding", "full")));
+    T_FAILS(parse(&c, PHI, P TYPES("full", "full")), ERR_UNSUPPORTED,
+            "layer_types[3] is \"full_attention\", but sliding_window gives that layer a window");
+    T_FAILS(parse(&c, PHI, P TYPES("sliding", "sliding")), ERR_UNSUPPORTED,
+            "layer_types[5] is \"sliding_attention\", but sliding_window gives that layer no");
+    T_FAILS(parse(&c, PHI, P ",\"layer_types\":[]"), ERR_SHAPE, "layer_types is not a list of");
     T_FAILS(parse(&c, PHI, P ",\"mb_per_layer\":4"), ERR_UNSUPPORTED, "mb_per_layer is 4");
     T_FAILS(parse(&c, PHI, P ",\"mamba_dt_rank\":5"), ERR_UNSUPPORTED,
             "mamba_dt_rank is neither \"auto\" nor hidden_size / 16, 4");

@@ -42,6 +42,8 @@ Status fit_windows(Config *c, Arena *a, const Json *root, const char *path)
     (void)a;
     if (!k->use_sliding_window)
         reach = 0;
+    else if (width && width->kind != JSON_NULL)
+        TRY(fit_refuse(!reach, path, "sliding_window", "0 keys, expected null for none"));
     if (types && types->kind != JSON_NULL)
         return read_types(c, types, reach, path);
     for (int64_t i = k->max_window_layers; i < c->model.n_layers; i++)

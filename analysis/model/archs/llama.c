@@ -66,6 +66,18 @@ static Status fit_diff(Config *c, Arena *a, const Json *root, const char *path)
     return OK;
 }
 
+/* Its class takes one width for all layers, whatever layer_types says. */
+static Status fit_mistral(Config *c, Arena *a, const Json *root, const char *path)
+{
+    const Json *width = json_member(root, "sliding_window");
+    int64_t     reach = width && width->kind == JSON_NULL ? 0 : c->keys.sliding_window;
+    TRY(fit_windows(c, a, root, path));
+    for (int64_t i = 0; i < c->model.n_layers; i++)
+        TRY(fit_refuse(c->layers[i].reach != reach, path, "layer_types",
+                       "expected one kind for all layers, that of sliding_window"));
+    return OK;
+}
+
 /* --- the rows --- */
 
 #define LIKE_LLAMA \
@@ -102,7 +114,7 @@ static const Arch ROWS[] = {
                      .max_position_embeddings = 4096 * 32, .norm_eps = 1e-6,
                      .bos_token_id = 1, .eos_token_id = 2},
         KEYS(MISTRAL_KEYS),
-        .fit = fit_windows,
+        .fit = fit_mistral,
         RULES(MISTRAL_RULES),
     },
     {

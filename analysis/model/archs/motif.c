@@ -26,7 +26,7 @@ static const TensorRule MOTIF_RULES[] = {
 };
 
 static const Key MOTIF_KEYS[] = {
-    KEYS_SIZES, KEY_KV_HEADS, KEY_HEAD_DIM, KEY_EPS("rms_norm_eps"),
+    KEYS_SIZES, KEY_KV_HEADS, KEY_HEAD_DIM, KEY_ROTARY, KEY_EPS("rms_norm_eps"),
     KEY_NUMBER("attn_rms_norm_eps", head_norm_eps, 0, 1),
     KEY_COUNT("num_noise_heads", num_noise_heads, false, 1, 1 << 14),
     KEY_COUNT("k_ratio", k_ratio, false, 1, 1 << 14),

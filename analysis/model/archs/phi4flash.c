@@ -77,15 +77,39 @@ static Status read_windows(Config *c, const Json *root, const char *path)
              path, (long long)v->n, (long long)n);
     for (int64_t i = 0; i < n; i++) {
         const Json *w = list ? &v->at[i] : v;
-        if (c->layers[i].mixer != MIX_ATTENTION || (!list && i >= half))
+        bool        own = c->layers[i].mixer == MIX_ATTENTION;
+        if ((!own && !list) || (!list && i >= half) || (w && w->kind == JSON_NULL))
             continue;
-        if (w && w->kind == JSON_NULL)
-            continue;
+        if (!own)
+            FAIL(ERR_UNSUPPORTED, "%s: sliding_window[%lld] is for a layer without keys of its "
+                 "own, expected null", path, (long long)i);
         if (w && (w->kind != JSON_NUMBER || !w->whole || w->integer < 1 ||
                   w->integer > 1 << 30))
             FAIL(ERR_FORMAT, "%s: sliding_window is no whole number from 1 on, nor a list of "
                  "them", path);
         c->layers[i].reach = w ? w->integer : 2047;   // the class's own
+    }
+    return OK;
+}
+
+/* Later files say the same once more, and the model's own code reads either. */
+static Status check_types(const Config *c, const Json *root, const char *path)
+{
+    const Json *types = json_member(root, "layer_types");
+    int64_t     n = c->model.n_layers;
+    if (!types || types->kind == JSON_NULL)
+        return OK;
+    if (types->kind != JSON_LIST || types->n != n)
+        FAIL(ERR_SHAPE, "%s: layer_types is not a list of num_hidden_layers, %lld", path,
+             (long long)n);
+    for (int64_t i = 0; i < n; i++) {
+        const Json *t = &types->at[i];
+        bool slides = t->kind == JSON_TEXT && strcmp(t->text, "sliding_attention") == 0;
+        if (slides != (c->layers[i].reach > 0))
+            FAIL(ERR_UNSUPPORTED, "%s: layer_types[%lld] is \"%.80s\", but sliding_window "
+                 "gives that layer %s window", path, (long long)i,
+                 t->kind == JSON_TEXT ? t->text : json_kind_name(t->kind),
+                 slides ? "no" : "a");
     }
     return OK;
 }
@@ -125,7 +149,8 @@ static Status fit_phi4flash(Config *c, Arena *a, const Json *root, const char *p
     c->model.n_taps = k->d_conv;
     TRY(read_rank(c, root, path));
     map_layers(c);
-    return read_windows(c, root, path);
+    TRY(read_windows(c, root, path));
+    return check_types(c, root, path);
 }
 
 static const Arch ROWS[] = {
