@@ -170,6 +170,29 @@ static void add_truncated(TextBuf *b, Arena *a, const SeriesSet *set)
     }
 }
 
+/* Is the first kind of any model a checkpoint of few bits, as it is? */
+static bool any_stored(Arena *a, const SeriesSet *sets, int n_sets)
+{
+    for (int i = 0; i < n_sets; i++) {
+        const char *first = table_attr_part(a, &sets[i], "eval_weights", ',', 0);
+        if (first && strcmp(first, "stored") == 0)
+            return true;
+    }
+    return false;
+}
+
+static Status add_note(Table *t, Arena *a, bool kl, bool stored)
+{
+    t->note = arena_printf(
+        a, "Accuracy in per cent ± standard error; perplexity of the text beside it%s. 16 bits: "
+        "not quantized.%s", kl ? "; KL: mean divergence from the unquantized model's "
+                                 "predictions, in nats; top-1: how often its first choice stays"
+                               : "",
+        stored ? " stored: weights of few bits, as the checkpoint has them; what is called "
+                 "unquantized of such a model is that." : "");
+    return t->note ? OK : STATUS(ERR_MEMORY, "out of memory: a note");
+}
+
 static Status add_warning(Table *t, Arena *a, const SeriesSet *sets, int n_sets)
 {
     TextBuf b;
@@ -192,11 +215,7 @@ Status table_accuracy(Table *t, Arena *a, const SeriesSet *sets, int n_sets)
     TRY(new_scores(t, a, sets, n_sets, &tasks, (kl ? 3 : 1) + nan));
     int text = FIRST_SCORE + tasks.n;
     t->title = "Accuracy over the bits of the attention logits";
-    t->note = kl ? "Accuracy in per cent ± standard error; perplexity of the text beside it; KL: "
-                   "mean divergence from the unquantized model's predictions, in nats; top-1: "
-                   "how often its first choice stays. 16 bits: not quantized."
-                 : "Accuracy in per cent ± standard error; perplexity of the text beside it. "
-                   "16 bits: not quantized.";
+    TRY(add_note(t, a, kl, any_stored(a, sets, n_sets)));
     TRY(add_warning(t, a, sets, n_sets));
     table_name(t, text, "perplexity", "perplexity");
     if (kl) {

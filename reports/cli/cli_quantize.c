@@ -211,7 +211,7 @@ static Status open_texts(Texts *x, Session *se)
     if (!se->s.texts.n && !se->s.check)
         return OK;
     GUARD(model_info_open(&info, &scratch, se->s.inputs.at[0]));
-    GUARD(tokenizer_open(&t, &scratch, info.path));
+    GUARD(session_tokenizer(&t, se, &scratch, info.path));
     GUARD(session_fits(info.path, t, &info.config));
     session_say_context(se, info.path, &info.config);
     GUARD(cut_texts(x, se, t, session_context(se, &info.config)));

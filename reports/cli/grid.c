@@ -90,12 +90,27 @@ static Status check_heard(const Grid *g)
 
 /* --- what may be wrong --- */
 
+/* A checkpoint of few bits is compared as it is: its first kind is no "fp", and others would
+ * round it a second time. */
+static Status name_kinds(Grid *g, GridModel *m)
+{
+    for (int i = 0; i < g->n_specs; i++) {
+        m->names[i] = g->names[i];
+        if (g->specs[i].scheme.bits || !g->specs[i].in_memory)
+            TRY(loaded_may_round(&m->reader, g->names[i]));
+    }
+    if (m->reader.quantization)
+        m->names[0] = "stored";
+    return OK;
+}
+
 static Status open_model(Grid *g, int i)
 {
     GridModel *m = &g->models[i];
     m->path = g->se->s.inputs.at[i];
-    TRY(loaded_reader(&m->reader, m->path));
+    TRY(loaded_reader(&m->reader, g->se, m->path));
     TRY(session_layer(g->se, m->reader.model.path, &m->reader.model.config));
+    TRY(name_kinds(g, m));
     TRY(session_name(&m->name, g->se, g->sets, i, m->reader.model.name));
     series_set_init(&m->set, &g->se->arena, m->name);
     g->sets[i] = m->set;
@@ -107,7 +122,7 @@ static Status init_study(Grid *g, GridModel *m)
     const char  *cells = g->folder ? arena_printf(&m->arena, "%s/cells", g->folder) : "";
     StudyOptions o = {
         .n_weights = g->n_specs,
-        .weights = g->names,
+        .weights = m->names,
         .runs = g->runs,
         .n_bits = g->bits.n,
         .bits = g->bits.at,

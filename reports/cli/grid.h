@@ -26,6 +26,8 @@ typedef struct {
     Windows     text;          // that is scored; context 0: none
     Windows     calibration;   // seq.n 0: none
     const char *text_name, *calibration_name;
+    const char *names[MAX_LIST];   // of its kinds: Grid's, but "stored" for fp where the
+                                   //   checkpoint has weights of few bits
     const char *settings;      // what its cells hang on, a line each
     int         n_files, n_choices;
     Retrieval   files[MAX_LIST + 1];

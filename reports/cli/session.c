@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "analysis/json.h"
@@ -52,6 +53,26 @@ void session_close(Session *se)
 
 /* --- models --- */
 
+/* Has the path, a folder, no tokenizer.json? */
+static bool lacks_tokenizer(const char *path)
+{
+    struct stat st;
+    char        file[4096];
+    int         n = snprintf(file, sizeof file, "%s/tokenizer.json", path);
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode) && n < (int)sizeof file &&
+           access(file, F_OK) != 0;
+}
+
+Status session_tokenizer(Tokenizer **out, const Session *se, Arena *a, const char *path)
+{
+    Status s = tokenizer_open(out, a, path);
+    if (s == ERR_IO && lacks_tokenizer(path))
+        FAIL(ERR_IO, "%s/tokenizer.json: No such file or directory: reading text needs a "
+             "tokenizer.json%s", path,
+             se->s.verb == VERB_ANALYZE ? "; --tokens FILE takes token ids, without one" : "");
+    return s;
+}
+
 Status session_fits(const char *path, const Tokenizer *t, const ModelConfig *c)
 {
     if (tokenizer_size(t) > c->vocab)
@@ -60,10 +81,38 @@ Status session_fits(const char *path, const Tokenizer *t, const ModelConfig *c)
     return OK;
 }
 
-static Status open_tokenizer(Loaded *l)
+static Status open_tokenizer(Loaded *l, const Session *se)
 {
-    TRY(tokenizer_open(&l->tokenizer, &l->arena, l->model.path));
+    TRY(session_tokenizer(&l->tokenizer, se, &l->arena, l->model.path));
     return session_fits(l->model.path, l->tokenizer, &l->model.config);
+}
+
+/* How the weights were quantized before; NULL: no matrix was. */
+static const char *quantization_of(const ModelInfo *info)
+{
+    for (int64_t i = 0; i < info->n_tensors; i++)
+        if (info->tensors[i].packed)
+            return info->quantization;
+    return NULL;
+}
+
+Status loaded_may_round(const Loaded *l, const char *spec)
+{
+    if (l->quantization)
+        FAIL(ERR_USAGE, "%s: is quantized already (%s), and --weights %s would round what it "
+             "decodes to: quantize --requantize makes a checkpoint of that", l->model.path,
+             l->quantization, spec);
+    return OK;
+}
+
+static Status check_rounding(Loaded *l, const char *path)
+{
+    ModelInfo info;
+    TRY(model_info_open(&info, &l->arena, path));
+    l->model.path = info.path;
+    l->quantization = quantization_of(&info);
+    model_info_close(&info);
+    return loaded_may_round(l, l->plan.spec);
 }
 
 static Status load(Loaded *l, Session *se, const char *path, const char *spec,
@@ -77,8 +126,10 @@ static Status load(Loaded *l, Session *se, const char *path, const char *spec,
         .edit = strcmp(l->plan.spec, "fp") == 0 ? NULL : plan_edit,
         .edit_context = &l->plan,
     };
+    if (options.edit)
+        TRY(check_rounding(l, path));
     TRY(model_load(&l->model, &l->arena, &l->backend, path, &options));
-    return with_tokenizer ? open_tokenizer(l) : OK;
+    return with_tokenizer ? open_tokenizer(l, se) : OK;
 }
 
 Status loaded_open(Loaded *l, Session *se, const char *path, const char *spec,
@@ -91,20 +142,21 @@ Status loaded_open(Loaded *l, Session *se, const char *path, const char *spec,
     return s;
 }
 
-static Status read_facts(Loaded *l, const char *path)
+static Status read_facts(Loaded *l, const Session *se, const char *path)
 {
     ModelInfo info;
     TRY(model_info_open(&info, &l->arena, path));
     l->model = (Model){.path = info.path, .name = info.name, .arch = info.arch,
                        .config_text = info.config_text, .config = info.config};
+    l->quantization = quantization_of(&info);
     model_info_close(&info);
-    return open_tokenizer(l);
+    return open_tokenizer(l, se);
 }
 
-Status loaded_reader(Loaded *l, const char *path)
+Status loaded_reader(Loaded *l, Session *se, const char *path)
 {
     *l = (Loaded){0};
-    Status s = read_facts(l, path);
+    Status s = read_facts(l, se, path);
     if (s != OK)
         loaded_close(l);
     return s;

@@ -24,6 +24,8 @@ typedef struct {
     Backend    backend;
     Model      model;
     Tokenizer *tokenizer;    // NULL where none was asked for
+    const char *quantization;  // in words, where weights are stored in few bits; NULL: not
+                               //   looked at, or none are
     Plan       plan;         // what was done to the weights
 } Loaded;
 
@@ -37,6 +39,9 @@ typedef struct {
 MUST_USE Status session_open(Session *se, int argc, char **argv);
 void            session_close(Session *se);
 
+/* ERR_IO where a folder has none: the sentence has the way on from there. */
+MUST_USE Status session_tokenizer(Tokenizer **out, const Session *se, Arena *a,
+                                  const char *path);
 /* ERR_RANGE where the tokenizer has more ids than the embedding has rows. */
 MUST_USE Status session_fits(const char *path, const Tokenizer *t, const ModelConfig *c);
 
@@ -47,7 +52,10 @@ MUST_USE Status loaded_open(Loaded *l, Session *se, const char *path, const char
                             bool with_tokenizer);
 /* The same without weights: model has path, name and config, no layers and no backend. For
  * what tokens alone need. */
-MUST_USE Status loaded_reader(Loaded *l, const char *path);
+MUST_USE Status loaded_reader(Loaded *l, Session *se, const char *path);
+/* ERR_USAGE where weights were rounded before: they would lose twice. spec: names what would
+ * round them. */
+MUST_USE Status loaded_may_round(const Loaded *l, const char *spec);
 void            loaded_close(Loaded *l);
 
 /* --floats; N_DTYPES where it was not given. */

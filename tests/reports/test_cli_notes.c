@@ -60,3 +60,38 @@ TEST(quantize_tells_what_a_layout_assumed)
     o = run(with_model("quantize %s -f -o q", TINY));
     T_OK(o->code == 0 && !strstr(o->err, "transformers has no class"));
 }
+
+/* A checkpoint of few bits is no "fp", in no table and no series, and is not rounded again. */
+TEST(what_is_stored_in_few_bits_is_called_so)
+{
+    char command[1024];
+    T_OK(run(with_model("quantize %s -q -f -o q4 --bits 4", PAIR))->code == 0);
+    write_text("text.txt", WORDS);
+    snprintf(command, sizeof command, "compare -q %s q4 -o both --logit-bits 16 --text text.txt "
+             "--task %s --context 16 --max-tokens 32", check_path(PAIR), "task.jsonl");
+    write_text("task.jsonl", "{\"context\": \"The\", \"choices\": [\" cat\", \" of\"], "
+               "\"answer\": 0}\n");
+    Outcome *o = run(command);
+    T_OK(o->code == 0 && strstr(o->out, "diff   fp ") && strstr(o->out, "q4     stored "));
+    T_OK(!strstr(o->out, "q4     fp"));
+    T_OK(system_in_tmp("grep -q stored both/study.h5 && grep -q 'stored: weights of few bits' "
+                       "both/index.html"));
+    T_OK(fails(run("eval q4 -q --logit-bits 16 --text text.txt --weights w16a8,w4"), 2,
+               "quantized already", "--weights w4"));
+    T_OK(fails(run("eval q4 -q -o e --logit-bits 16 --text text.txt --weights w16:rotate"), 2,
+               "quantized already", "rotate"));
+    T_OK(fails(run("analyze q4 -q --text text.txt --weights w8"), 2, "quantized already", "w8"));
+    o = run("eval q4 -q --json --logit-bits 16 --text text.txt --weights w16a8 --max-tokens 32");
+    T_OK(o->code == 0 && strstr(o->out, "\"stored\"") && strstr(o->out, "w16a8"));
+}
+
+TEST(a_checkpoint_without_a_tokenizer)
+{
+    write_text("text.txt", WORDS);
+    T_OK(fails(run(with_model("analyze %s", TINY)), 1, "No such file", "--tokens FILE"));
+    T_OK(fails(run(with_model("eval %s", TINY)), 1, "needs a tokenizer.json", "No such file"));
+    T_OK(fails(run(with_model("generate %s --prompt a", TINY)), 1, "needs a tokenizer.json", ""));
+    Outcome *o = run(with_model("quantize %s -o none --text text.txt", TINY));
+    T_OK(fails(o, 1, "needs a tokenizer.json", "") && !strstr(o->err, "--tokens"));
+    T_OK(fails(run("generate nowhere --prompt a"), 1, "nowhere", "No such file"));
+}
