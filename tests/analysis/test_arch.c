@@ -312,3 +312,72 @@ TEST(phi4flash_maps_its_layers)
     T_FAILS(parse(&c, PHI, P ",\"mamba_conv_bias\":false"), ERR_UNSUPPORTED,
             "mamba_conv_bias: false is not supported");
 }
+
+/* --- what a file may leave out --- */
+
+TEST(defaults_are_those_of_each_class)
+{
+    static const struct {
+        const char *arch, *type, *members;
+        double      norm_eps, head_norm_eps, theta;   // theta 0: nothing turns
+        int64_t     max_positions, bos, eos;
+        Activation  act;
+        bool        tied;
+    } ROWS[] = {
+        {MISTRAL, SIZES, 1e-6, -1, 1e4, 131072, 1, 2, ACT_SILU, false},
+        {QWEN2, Q, 1e-6, -1, 1e4, 32768, -1, -1, ACT_SILU, false},
+        {QWEN3, Q, 1e-6, -1, 1e4, 32768, -1, -1, ACT_SILU, false},
+        {STABLELM, S, 1e-5, -1, 1e4, 4096, 0, 0, ACT_SILU, false},
+        {EPOCH, S, 1e-5, -1, 1e4, 4096, 0, 2, ACT_SILU, false},
+        {ALPHA, SIZES ",\"num_heads\":8", 1e-5, -1, 1e4, 4096, 0, 0, ACT_SILU, false},
+        {NEOX, SIZES, 1e-5, -1, 1e4, 2048, 0, 2, ACT_GELU, false},
+        {GPT2, "\"vocab_size\":101,\"n_embd\":64,\"n_layer\":4,\"n_head\":8", 1e-5, -1, 0, 1024,
+         50256, 50256, ACT_GELU_TANH, true},
+        {OPT, SIZES ",\"ffn_dim\":96", 1e-5, -1, 0, 2048, 2, 2, ACT_RELU, true},
+        {MOTIF, SIZES POLY, 1e-6, 1e-5, 1e4, 8192, -1, -1, ACT_SILU, false},
+        {PHI, P, 1e-5, 1e-5, 0, 4096, 1, 2, ACT_SILU, true},
+    };
+    for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
+        Config c;
+        T_STATUS_OK(parse(&c, ROWS[i].arch, ROWS[i].type, ROWS[i].members));
+        const ModelConfig *m = &c.model;
+        T_OK(m->norm_eps == ROWS[i].norm_eps && m->head_norm_eps == ROWS[i].head_norm_eps);
+        T_OK(m->rope.theta == ROWS[i].theta && m->max_positions == ROWS[i].max_positions);
+        T_OK(m->bos == ROWS[i].bos && m->eos == ROWS[i].eos && m->tied == ROWS[i].tied);
+        T_OK(m->poly || m->act == ROWS[i].act);
+    }
+    Config c;   // of the two eps each is read by its own name
+    T_STATUS_OK(parse(&c, MOTIF, M ",\"rms_norm_eps\":1e-3,\"attn_rms_norm_eps\":1e-2"));
+    T_OK(c.model.norm_eps == 1e-3 && c.model.head_norm_eps == 1e-2);
+    T_STATUS_OK(parse(&c, PHI, P ",\"layer_norm_eps\":1e-3"));
+    T_OK(c.model.norm_eps == 1e-3 && c.model.head_norm_eps == 1e-5);
+}
+
+/* Switches of code that does not look at them, or that is not built. */
+TEST(switches_that_no_one_reads_are_refused)
+{
+    static const struct {
+        const char *arch, *type, *members, *words;
+    } ROWS[] = {
+        {PHI, P ",\"mlp_bias\":true", "mlp_bias: true is not supported"},
+        {PHI, P ",\"lm_head_bias\":true", "lm_head_bias: true is not supported"},
+        {PHI, P ",\"mamba_proj_bias\":true", "mamba_proj_bias: true is not supported"},
+        {PHI, "\"vocab_size\":101,\"hidden_size\":64,\"intermediate_size\":96,"
+              "\"num_attention_heads\":8,\"num_hidden_layers\":6", "with 6 layers, expected 2"},
+        {MOTIF, M ",\"qkv_bias\":true", "use_bias: true"},
+        {MOTIF, M ",\"attention_bias\":true", "use_bias: true"},
+        {MOTIF, M ",\"use_sliding_window\":true", "use_sliding_window: true"},
+        {MOTIF, M ",\"kv_lora_rank\":512", "kv_lora_rank: Motif-3"},
+        {MOTIF, M ",\"n_routed_experts\":8", "n_routed_experts: Motif-3"},
+        {MOTIF, M ",\"num_experts\":8", "num_experts: Motif-3"},
+        {MOTIF, M ",\"attention_cls\":\"x\"", "attention_cls: Motif-3"},
+        {MOTIF, M ",\"diff_v2\":true", "diff_v2: Motif-3"},
+    };
+    for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
+        Config c;
+        T_FAILS(parse(&c, ROWS[i].arch, ROWS[i].type, ROWS[i].members), ERR_UNSUPPORTED,
+                ROWS[i].words);
+    }
+    Config c;   // every head a noise head
+    T_FAILS(parse(&c, MOTIF, M ",\"num_noise_heads\":8"), ERR_SHAPE, "num_noise_heads is 8");
+}

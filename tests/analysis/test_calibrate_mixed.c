@@ -115,6 +115,16 @@ TEST(calibration_carries_what_layers_leave_for_others)
     T_OK(n_crosses >= 6 && n_memories >= 6);
 }
 
+TEST(matrices_of_other_layers_have_their_taps)
+{
+    T_OK(tap_of_weight(W_QKV) == TAP_QKV_IN && tap_of_weight(W_LAMBDA) == TAP_QKV_IN);
+    T_OK(tap_of_weight(W_SSM_IN) == TAP_QKV_IN && tap_of_weight(W_SSM_U) == TAP_QKV_IN);
+    T_OK(tap_of_weight(W_SSM_Z) == TAP_QKV_IN && tap_of_weight(W_GATE_UP) == TAP_MLP_IN);
+    /* what Mamba computes within a layer passes no tap */
+    T_OK(tap_of_weight(W_SSM_X) == TAP_HIDDEN && tap_of_weight(W_SSM_RANK) == TAP_HIDDEN);
+    T_OK(tap_of_weight(W_SSM_BC) == TAP_HIDDEN && tap_of_weight(W_SSM_DT) == TAP_HIDDEN);
+}
+
 /* What a layer leaves, and a run that is resumed must find again, is all there. */
 TEST(calibration_keeps_all_of_a_text)
 {
