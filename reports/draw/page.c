@@ -1,6 +1,7 @@
 /* page.c - the sections of the page, in the order they are read. */
 #include "reports/draw/page.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "reports/tables.h"
@@ -146,8 +147,12 @@ static void explanation(Page *p)
             "<p>A <b>differential transformer</b> computes two attention maps a head and "
             "subtracts the second, times a learned <b>λ</b>, from the first. Its paper "
             "(arXiv 2410.05258) reports smaller outliers than a plain transformer of equal size "
-            "has, and less loss at few bits. This page shows whether that holds for the models "
-            "here.</p>\n");
+            "has, and less loss at few bits.");
+    if (any_differential(p))
+        textbuf_add(p->b, p->n_sets > 1 ? " This page shows whether that holds for the models "
+                                          "here.</p>\n"
+                                        : " Whether that holds takes a plain model beside this "
+                                          "one: <code>diffquant compare</code>.</p>\n");
 }
 
 static void definitions(Page *p)
@@ -364,26 +369,59 @@ static void facts(Page *p)
     }
 }
 
-static void numbers(Page *p)
+/* A series, and how to print it. */
+static const struct {
+    const char *group, *name, *h5py, *xarray, *comment;
+} SAMPLES[] = {
+    {"logits", "absmax", "[:].max(axis=(1, 2))", ".max([\"head\", \"map\"])",
+     "largest logit of every layer"},
+    {"eval", "accuracy", "[:]", "", "by task, weights and bits of the logits"},
+    {"eval", "perplexity", "[:]", "", "by weights and bits of the logits"},
+};
+enum { N_SAMPLES = sizeof SAMPLES / sizeof *SAMPLES };
+
+/* Number of the first that the set has; N_SAMPLES: none. */
+static int sample_of(const SeriesSet *set)
+{
+    int  i = 0;
+    char name[64];
+    for (; i < N_SAMPLES; i++) {
+        snprintf(name, sizeof name, "%s/%s", SAMPLES[i].group, SAMPLES[i].name);
+        if (series_find(set, name))
+            break;
+    }
+    return i;
+}
+
+static void sample_lines(Page *p, int i)
 {
     TextBuf *b = p->b;
     const char *file = p->options->h5_name, *model = p->sets[0].model;
-    if (!file)
-        return;
-    textbuf_add(b, "<h2>The numbers behind this page</h2>\n<p>All of them are in <code>");
-    textbuf_html(b, file);
-    textbuf_add(b, "</code>, an HDF5 file with one group a model and named dimensions. With h5py:"
-                "</p>\n<pre>import h5py\nf = h5py.File(\"");
+    textbuf_add(b, "<p>With h5py:</p>\n<pre>import h5py\nf = h5py.File(\"");
     textbuf_html(b, file);
     textbuf_add(b, "\")\nprint(f[\"");
     textbuf_html(b, model);
-    textbuf_add(b, "/logits/absmax\"][:].max(axis=(1, 2)))  # largest logit of every layer</pre>\n"
-                "<p>With xarray:</p>\n<pre>import xarray as xr\nlogits = xr.open_dataset(\"");
+    textbuf_printf(b, "/%s/%s\"]%s)  # %s</pre>\n", SAMPLES[i].group, SAMPLES[i].name,
+                   SAMPLES[i].h5py, SAMPLES[i].comment);
+    textbuf_add(b, "<p>With xarray:</p>\n<pre>import xarray as xr\nd = xr.open_dataset(\"");
     textbuf_html(b, file);
     textbuf_add(b, "\", group=\"");
     textbuf_html(b, model);
-    textbuf_add(b, "/logits\", engine=\"h5netcdf\")\nprint(logits.absmax.max([\"head\", \"map\"]))"
-                "  # the same, with names</pre>\n");
+    textbuf_printf(b, "/%s\", engine=\"h5netcdf\")\nprint(d.%s%s)  # the same, with names"
+                   "</pre>\n", SAMPLES[i].group, SAMPLES[i].name, SAMPLES[i].xarray);
+}
+
+static void numbers(Page *p)
+{
+    int sample = sample_of(&p->sets[0]);
+    if (!p->options->h5_name)
+        return;
+    textbuf_add(p->b, "<h2>The numbers behind this page</h2>\n<p>All of them are in <code>");
+    textbuf_html(p->b, p->options->h5_name);
+    textbuf_add(p->b, "</code>, an HDF5 file with one group a model and named dimensions."
+                "</p>\n");
+    if (sample < N_SAMPLES)
+        sample_lines(p, sample);
 }
 
 Status page_write(TextBuf *b, Arena *a, const SeriesSet *sets, int n_sets,

@@ -217,9 +217,7 @@ static bool within_noise(const Change *c)
 /* "2.1 points on needles-4 (61.0 → 58.9 %, within noise: ± 4.4, p 0.63)" */
 static void task_words(TextBuf *b, const char *name, const Change *c)
 {
-    double lost = c->from - c->to;
-    textbuf_printf(b, "%s<b>%.1f points</b> on ", lost < 0 ? "a gain of " : "",
-                   100 * fabs(lost));
+    textbuf_printf(b, "<b>%.1f points</b> on ", 100 * fabs(c->from - c->to));
     textbuf_html(b, name);
     textbuf_printf(b, " (%.1f → %.1f %%", 100 * c->from, 100 * c->to);
     if (c->error > 0)
@@ -264,41 +262,88 @@ static Change change_of(const SeriesSet *set, int64_t k, Place from, Place to)
     return c;
 }
 
+/* What a sentence tells of the tasks, in its order. */
+typedef enum { PART_LOST, PART_SAME, PART_UNSOLVED, PART_GAINED, N_PARTS } Part;
+
+static const struct {
+    const char *before, *between, *after;
+} PARTS[N_PARTS] = {
+    [PART_LOST] = {"", ", ", ""},
+    [PART_SAME] = {"nothing on ", ", ", ""},
+    [PART_UNSOLVED] = {"nothing on ", ", ", ", where no answer was right before either"},
+    [PART_GAINED] = {"a gain of ", ", of ", ""},
+};
+
+static Part part_of(const Change *c)
+{
+    double lost = c->from - c->to;
+    if (c->from == 0 && c->to == 0)
+        return PART_UNSOLVED;
+    if (fabs(lost) < 0.0005)   // 0.0 points
+        return PART_SAME;
+    return lost > 0 ? PART_LOST : PART_GAINED;
+}
+
+/* Those that have tasks, into b. */
+static Status join_parts(TextBuf *b, const TextBuf *parts)
+{
+    bool any = false;
+    for (int i = 0; i < N_PARTS; i++) {
+        TRY(textbuf_status(&parts[i]));
+        if (parts[i].n == 0)
+            continue;
+        textbuf_add(b, any ? "; " : i == PART_GAINED ? "no points, but " : "");
+        textbuf_add(b, PARTS[i].before);
+        textbuf_bytes(b, parts[i].at, parts[i].n);
+        textbuf_add(b, PARTS[i].after);
+        any = true;
+    }
+    return OK;
+}
+
+static void add_task(TextBuf *parts, const char *name, const Change *c)
+{
+    Part     part = part_of(c);
+    TextBuf *words = &parts[part];
+    textbuf_add(words, words->n ? PARTS[part].between : "");
+    if (part == PART_LOST || part == PART_GAINED)
+        task_words(words, name, c);
+    else
+        textbuf_html(words, name);
+}
+
 /* Every task and the perplexity at two places. */
-static void cost_words(TextBuf *b, Arena *a, const SeriesSet *set, Place from, Place to,
-                       Cost *cost)
+static Status cost_words(TextBuf *b, Arena *a, const SeriesSet *set, Place from, Place to,
+                         Cost *cost)
 {
     const Series *accuracy = series_find_dims(set, "eval/accuracy", "task,weights,logit_bits");
     double lost = 0, square = 0;
-    int n = 0, n_unsolved = 0;
-    TextBuf unsolved;
-    textbuf_init(&unsolved, a);
+    int n = 0, n_told = 0;
+    TextBuf parts[N_PARTS];
+    for (int i = 0; i < N_PARTS; i++)
+        textbuf_init(&parts[i], a);
     for (int64_t k = 0; accuracy && k < accuracy->shape[0]; k++) {
         const char *name = table_attr_part(a, set, "eval_tasks", ',', k);
         Change c = change_of(set, k, from, to);
         if (isnan(c.from) || isnan(c.to))
             continue;
-        if (c.from == 0 && c.to == 0) {
-            textbuf_add(&unsolved, n_unsolved++ ? ", " : "");
-            textbuf_html(&unsolved, name ? name : "a task");
+        add_task(parts, name ? name : "a task", &c);
+        n_told++;
+        if (part_of(&c) == PART_UNSOLVED)
             continue;
-        }
-        textbuf_add(b, n ? ", " : "");
-        task_words(b, name ? name : "a task", &c);
         lost += c.from - c.to;
         square += c.error * c.error;
         n++;
     }
-    if (n_unsolved)
-        textbuf_printf(b, "%snothing on %s, where no answer was right before either",
-                       n ? "; " : "", unsolved.at);
+    TRY(join_parts(b, parts));
     cost->lost = n ? lost / n : NAN;
     cost->error = n ? sqrt(square) / n : NAN;
-    perplexity_words(b, set, from, to, n + n_unsolved > 0);
+    perplexity_words(b, set, from, to, n_told > 0);
     textbuf_add(b, ".</li>\n");
+    return OK;
 }
 
-static void model_costs(TextBuf *b, Arena *a, const SeriesSet *set, Cost *cost)
+static Status model_costs(TextBuf *b, Arena *a, const SeriesSet *set, Cost *cost)
 {
     Place exact, few;
     Cost weights_cost;
@@ -308,12 +353,12 @@ static void model_costs(TextBuf *b, Arena *a, const SeriesSet *set, Cost *cost)
     *cost = (Cost){.lost = NAN, .error = NAN};
     find_bits(set, &exact, &few, &cost->bits);
     if (n_weights == 0 || exact.bits < 0)
-        return;
+        return OK;
     if (few.bits >= 0) {
         textbuf_printf(b, "<li>%d-bit attention logits cost ", cost->bits);
         bold(b, set->model);
         textbuf_add(b, ": ");
-        cost_words(b, a, set, exact, few, cost);
+        TRY(cost_words(b, a, set, exact, few, cost));
     }
     for (int64_t w = 1; w < n_weights; w++) {
         const char *name = table_attr_part(a, set, "eval_weights", ',', w);
@@ -322,8 +367,9 @@ static void model_costs(TextBuf *b, Arena *a, const SeriesSet *set, Cost *cost)
         textbuf_add(b, ", with exact logits, cost ");
         bold(b, set->model);
         textbuf_add(b, ": ");
-        cost_words(b, a, set, exact, (Place){w, exact.bits}, &weights_cost);
+        TRY(cost_words(b, a, set, exact, (Place){w, exact.bits}, &weights_cost));
     }
+    return OK;
 }
 
 /* The model that keeps most against the one that loses most. */
@@ -361,7 +407,7 @@ Status page_cost_words(TextBuf *b, Arena *a, const SeriesSet *sets, int n_sets)
     Cost *costs;
     ARENA_NEW(costs, a, n_sets);
     for (int i = 0; i < n_sets; i++)
-        model_costs(b, a, &sets[i], &costs[i]);
+        TRY(model_costs(b, a, &sets[i], &costs[i]));
     compare_costs(b, sets, costs, n_sets);
     return OK;
 }

@@ -165,6 +165,57 @@ TEST(no_right_answer_is_no_loss)
     arena_close(&a);
 }
 
+/* What changed, what did not, what was gained: each said once. */
+TEST(gains_and_what_stayed_are_told_apart)
+{
+    Arena a = {0};
+    SeriesSet sets[2];
+    TextBuf b;
+    T_STATUS_OK(ref_study(&a, sets));
+    double *accuracy = series_find(&sets[0], "eval/accuracy")->data;
+    accuracy[3] = accuracy[0];   // needles-1
+    textbuf_init(&b, &a);
+    T_STATUS_OK(page_cost_words(&b, &a, sets, 1));
+    T_OK(strstr(b.at, "noise: ±") && strstr(b.at, "; nothing on needles-1; perplexity"));
+    T_OK(!strstr(b.at, "0.0\u00a0points</b>"));
+    accuracy[REF_BITS + 3] = accuracy[REF_BITS] + 0.1;
+    textbuf_init(&b, &a);
+    T_STATUS_OK(page_cost_words(&b, &a, sets, 1));
+    T_OK(strstr(b.at, "</b>: nothing on needles-1; a gain of <b>10.0\u00a0points</b> on "
+                      "needles-4"));
+    accuracy[3] = accuracy[0] + 0.01;
+    textbuf_init(&b, &a);
+    T_STATUS_OK(page_cost_words(&b, &a, sets, 1));
+    T_OK(strstr(b.at, "</b>: no points, but a gain of <b>1.0\u00a0points</b> on needles-1"));
+    T_OK(strstr(b.at, "), of <b>10.0\u00a0points</b> on needles-4"));
+    arena_close(&a);
+}
+
+/* The example names a series that the file has; one model compares nothing. */
+TEST(the_page_promises_what_is_there)
+{
+    Arena a = {0};
+    SeriesSet sets[2];
+    T_STATUS_OK(ref_study(&a, sets));
+    T_STATUS_OK(report_write(&a, tmp("both"), sets, 2, &OPTIONS, NULL));
+    const char *page = read_page(&a, tmp("both"));
+    T_OK(strstr(page, "print(f[\"Diff-Tiny/logits/absmax\"][:].max(axis=(1, 2)))"));
+    T_OK(strstr(page, "whether that holds for the models here"));
+    T_STATUS_OK(report_write(&a, tmp("single"), sets, 1, &OPTIONS, NULL));
+    page = read_page(&a, tmp("single"));
+    T_OK(!strstr(page, "models here") && strstr(page, "diffquant compare</code>"));
+    int64_t n = 0;   // eval alone
+    for (int64_t i = 0; i < sets[0].n; i++)
+        if (strncmp(sets[0].at[i].name, "logits/", 7) != 0)
+            sets[0].at[n++] = sets[0].at[i];
+    sets[0].n = n;
+    T_STATUS_OK(report_write(&a, tmp("scores"), sets, 1, &OPTIONS, NULL));
+    page = read_page(&a, tmp("scores"));
+    T_OK(!strstr(page, "absmax") && strstr(page, "print(f[\"Diff-Tiny/eval/accuracy\"][:])"));
+    T_OK(strstr(page, "print(d.accuracy)"));
+    arena_close(&a);
+}
+
 /* Two kinds of weights, two widths: what each costs by itself. */
 TEST(weights_have_their_own_sentence)
 {
