@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "analysis/retrieval.h"
 #include "reports/tables.h"
 
 enum { MOST_DEPTHS = 16 };
@@ -50,6 +51,17 @@ static Cell share(double value, double error)
                         : (Cell){.kind = CELL_PERCENT, .value = value, .error = error};
 }
 
+/* Of the episodes at all depths, by the formula of the accuracy table. */
+static Cell all_found(const SeriesSet *set)
+{
+    const Series *correct = needle_series(set, "correct", "depth,sample");
+    int64_t       right = 0, n = correct ? series_count(correct) : 0;
+    for (int64_t i = 0; i < n; i++)
+        right += series_at(correct, i) > 0;
+    TaskScore score = task_score(n, right);
+    return share(score.accuracy, score.error);   // NaN of none: a dash
+}
+
 Status table_needles(Table *t, Arena *a, const SeriesSet *sets, int n_sets)
 {
     int n = n_depths(sets, n_sets, "accuracy", "depth", 0);
@@ -66,16 +78,11 @@ Status table_needles(Table *t, Arena *a, const SeriesSet *sets, int n_sets)
         const Series *e = needle_series(&sets[i], "stderr", "depth");
         if (!s)
             continue;
-        Cell  *row = t->cells + t->n_rows++ * t->n_columns;
-        double sum = 0, squares = 0;
+        Cell *row = t->cells + t->n_rows++ * t->n_columns;
         row[0] = table_text_cell(sets[i].model);
-        for (int k = 0; k < n; k++) {
-            double error = series_get(e, k, 0, 0);
-            row[1 + k] = share(series_get(s, k, 0, 0), error);
-            sum += series_get(s, k, 0, 0);
-            squares += error * error;
-        }
-        row[1 + n] = share(sum / n, sqrt(squares) / n);   // depths have as many samples each
+        for (int k = 0; k < n; k++)
+            row[1 + k] = share(series_get(s, k, 0, 0), series_get(e, k, 0, 0));
+        row[1 + n] = all_found(&sets[i]);
     }
     return OK;
 }

@@ -233,7 +233,7 @@ TEST(divergence_has_columns_where_it_was_asked_for)
     arena_close(&a);
 }
 
-/* Depths are columns; the mean of all, where each has as many samples. */
+/* Depths are columns; all is of all episodes, with the error that the accuracy table has. */
 TEST(needles_by_depth)
 {
     Arena a = {0};
@@ -241,6 +241,7 @@ TEST(needles_by_depth)
     Series *s;
     Table t;
     const char *depth[] = {"depth"}, *layers[] = {"layer", "depth"};
+    const char *samples[] = {"depth", "sample"};
     series_set_init(&set, &a, "m");
     T_STATUS_OK(table_needles(&t, &a, &set, 1));
     T_OK(t.n_rows == 0);
@@ -257,10 +258,16 @@ TEST(needles_by_depth)
     for (int i = 0; i < 10; i++)
         ((double *)s->data)[i] = 0.01 * i;
     T_STATUS_OK(table_needles(&t, &a, &set, 1));
+    T_OK(t.cells[6].kind == CELL_NONE);
+    T_STATUS_OK(series_add(&set, &s, SERIES_I32, "needles/n6_r2/correct", "", "", 2, samples,
+                           (int64_t[]){5, 10}));
+    for (int i = 0; i < 50; i++)
+        ((int32_t *)s->data)[i] = i % 10 < 5 + i / 10;
+    T_STATUS_OK(table_needles(&t, &a, &set, 1));
     T_OK(t.n_rows == 1 && t.n_columns == 7);
     T_TEXT(t.columns[2], "depth 25 %");
     T_NEAR(t.cells[6].value, 0.7, 1e-12);
-    T_NEAR(t.cells[6].error, 0.05 / sqrt(5), 1e-12);
+    T_NEAR(t.cells[6].error, sqrt(0.7 * 0.3 / 49), 1e-12);
     T_STATUS_OK(table_needle_shares(&t, &a, &set, 1));
     T_OK(t.n_rows == 1 && t.n_columns == 7);   // no series for the rest
     T_NEAR(t.cells[2 + 4].value, (0.04 + 0.09) / 2, 1e-12);
