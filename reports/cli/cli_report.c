@@ -7,12 +7,23 @@
 
 enum { MOST_SETS = 64 };
 
+/* Figures of `quantize --stats` are a table without a picture. */
+static Status check_drawable(const char *path, const SeriesSet *sets, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (series_find(&sets[i], "quant/bits"))
+            FAIL(ERR_UNSUPPORTED, "%s: nothing to draw: these are figures of quantize, expected "
+                 "those of analyze, eval or compare", path);
+    return OK;
+}
+
 static Status read_all(SeriesSet *sets, int *n, Session *se)
 {
     for (int f = 0; f < se->s.inputs.n; f++) {
         SeriesSet *in;
         int        n_in;
         TRY(h5_read(&se->arena, se->s.inputs.at[f], &in, &n_in, NULL));
+        TRY(check_drawable(se->s.inputs.at[f], in, n_in));
         if (n_in > MOST_SETS - *n)
             FAIL(ERR_RANGE, "%s: more than %d models in all", se->s.inputs.at[f], MOST_SETS);
         for (int i = 0; i < n_in; i++) {

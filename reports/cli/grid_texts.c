@@ -11,7 +11,8 @@
 #include "kernels/size.h"
 #include "reports/cli/grid.h"
 
-enum { CALIBRATION_WINDOWS = 128, LONG_CONTEXT = 4096, DEPTH_SAMPLES = 50, ORDERS = 10 };
+enum { CALIBRATION_WINDOWS = 128, LONG_CONTEXT = 4096, DEPTH_SAMPLES = 50, ORDERS = 10,
+       FEW_QUESTIONS = 20 };
 
 /* --- text --- */
 
@@ -149,7 +150,13 @@ static Status read_orders(Grid *g, GridModel *m)
                          .context = session_context(g->se, &m->reader.model.config),
                          .seed = (uint64_t)s->seed,
                          .no_bos = s->bos && strcmp(s->bos, "none") == 0};
-    return shots_load(&m->orders, &m->arena, m->reader.tokenizer, s->order, &o);
+    TRY(shots_load(&m->orders, &m->arena, m->reader.tokenizer, s->order, &o));
+    int64_t n = m->orders.n_queries;
+    if (n < FEW_QUESTIONS)
+        session_say(g->se, "%s: %lld question%s left of %s after %lld examples: too few to tell "
+                    "orders apart; give more lines or fewer --shots", m->name, (long long)n,
+                    n == 1 ? " is" : "s are", s->order, (long long)m->orders.n_shots);
+    return OK;
 }
 
 /* --- settings --- */

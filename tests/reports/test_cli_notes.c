@@ -95,3 +95,27 @@ TEST(a_checkpoint_without_a_tokenizer)
     T_OK(fails(o, 1, "needs a tokenizer.json", "") && !strstr(o->err, "--tokens"));
     T_OK(fails(run("generate nowhere --prompt a"), 1, "nowhere", "No such file"));
 }
+
+TEST(report_draws_no_figures_of_quantize)
+{
+    T_OK(run(with_model("quantize %s -q -f -o q --stats q.h5", TINY))->code == 0);
+    T_OK(fails(run("report q.h5 -o page"), 1, "q.h5", "figures of quantize"));
+    T_OK(!exists("page"));
+}
+
+TEST(a_short_file_leaves_few_questions)
+{
+    char lines[2048] = "", *at = lines;
+    for (int i = 0; i < 24; i++)
+        at += sprintf(at, "{\"text\": \"word %d\", \"label\": \"%s\"}\n", i, i % 2 ? "a" : "b");
+    write_text("kinds.jsonl", lines);
+    static const char RUN[] = "eval %s --order kinds.jsonl --orders 1 --shots ";
+    char              arguments[128];
+    snprintf(arguments, sizeof arguments, "%s5 --logit-bits 16", RUN);
+    Outcome *o = run(with_model(arguments, PAIR));
+    T_OK(o->code == 0 &&
+         strstr(o->err, "diff: 19 questions are left of kinds.jsonl after 5 examples: too few"));
+    snprintf(arguments, sizeof arguments, "%s4 --logit-bits 16", RUN);
+    o = run(with_model(arguments, PAIR));
+    T_OK(o->code == 0 && !strstr(o->err, "examples: too few"));
+}
