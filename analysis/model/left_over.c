@@ -27,15 +27,16 @@ static bool rule_matches(const Arch *arch, const TensorRule *rule, const char *n
     return matches(rule->name, name) || matches(arch_bare_name(arch, rule->name), name);
 }
 
-/* The same tensor under its other name, with the first part that files may leave out. */
+/* The same tensor with the first part of its name, which files may leave out: then it is that
+ * one that was taken (source.c). */
 static const ModelTensor *find_double(const Source *s, const char *name)
 {
-    const char *prefix = s->config.arch->prefix, *bare = arch_bare_name(s->config.arch, name);
+    const char *prefix = s->config.arch->prefix;
     char        whole[SOURCE_NAME];
     if (!prefix)
         return NULL;
     snprintf(whole, sizeof whole, "%s%s", prefix, name);
-    return checkpoint_find(s->checkpoint, bare != name ? bare : whole);
+    return checkpoint_find(s->checkpoint, whole);
 }
 
 /* Known, and yet not asked for: twice there, or of a layer that has no such tensor. */

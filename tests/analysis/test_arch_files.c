@@ -100,6 +100,9 @@ TEST(files_that_contradict_their_config_are_refused)
          "tensor model.layers.0.self_attn.q_proj.bias is missing"},
         {"baselines/stablelm_epoch_2023", NULL, NULL, "model.layers.0.self_attn.q_proj.bias",
          48, ERR_FORMAT, "tensor model.layers.1.self_attn.q_proj.bias is missing"},
+        /* a head of its own is as wide as the embedding */
+        {"baselines/opt_post_norm", "{", "{ \"tie_word_embeddings\": false,", "lm_head.weight", 7,
+         ERR_SHAPE, "tensor lm_head.weight has shape [7], expected [101,20] from config.json"},
         {"variants/motif_mha", "\"tie_word_embeddings\": true",
          "\"tie_word_embeddings\": false", NULL, 0, ERR_FORMAT,
          "tensor lm_head.weight is missing"},
