@@ -346,7 +346,14 @@ TEST(defaults_are_those_of_each_class)
         T_OK(m->bos == ROWS[i].bos && m->eos == ROWS[i].eos && m->tied == ROWS[i].tied);
         T_OK(m->poly || m->act == ROWS[i].act);
     }
-    Config c;   // of the two eps each is read by its own name
+    Config c;
+    T_STATUS_OK(parse(&c, NEOX, SIZES));
+    T_OK(c.model.rope.dims == 2);   // a quarter
+    T_STATUS_OK(parse(&c, QWEN2, "\"vocab_size\":101,\"hidden_size\":64,\"intermediate_size\":96,"
+                                 "\"num_hidden_layers\":30,\"num_attention_heads\":32,"
+                                 "\"use_sliding_window\":true"));
+    T_OK(c.model.layers[27].reach == 0 && c.model.layers[28].reach == 4096);
+    /* of the two eps each is read by its own name */
     T_STATUS_OK(parse(&c, MOTIF, M ",\"rms_norm_eps\":1e-3,\"attn_rms_norm_eps\":1e-2"));
     T_OK(c.model.norm_eps == 1e-3 && c.model.head_norm_eps == 1e-2);
     T_STATUS_OK(parse(&c, PHI, P ",\"layer_norm_eps\":1e-3"));
