@@ -23,6 +23,15 @@ static Status read_architecture(const char **out, const Json *root, const char *
     return OK;
 }
 
+/* Why a name that looks known is not. */
+static const char *remark_on(const char *type)
+{
+    return type && strcmp(type, "diff_llama") == 0
+               ? " (two different codes have model_type diff_llama, and nothing in the file tells "
+                 "them apart)"
+               : "";
+}
+
 static Status find_arch(Config *c, const Json *root, const char *path)
 {
     static const Key TYPE = {"model_type", KEY_TEXT, false, 0, 0, 0};
@@ -35,14 +44,14 @@ static Status find_arch(Config *c, const Json *root, const char *path)
         FAIL(ERR_FORMAT, "%s: architectures and model_type are missing", path);
     c->arch = arch_find(architecture, type);
     if (!c->arch)
-        FAIL(ERR_UNSUPPORTED, "%s: %s \"%.80s\" is not supported; these are: %s", path,
+        FAIL(ERR_UNSUPPORTED, "%s: %s \"%.80s\" is not supported%s; these are: %s", path,
              architecture ? "architecture" : "model_type", architecture ? architecture : type,
-             arch_names(names));
+             remark_on(type), arch_names(names));
     /* The type names the code that was meant: "diff_llama" is other code that
      * also calls its class DiffLlamaForCausalLM. */
     if (type && !arch_has_type(c->arch, type))
-        FAIL(ERR_UNSUPPORTED, "%s: model_type is \"%.80s\", expected \"%s\" with %s", path,
-             type, c->arch->model_type, c->arch->architecture);
+        FAIL(ERR_UNSUPPORTED, "%s: model_type is \"%.80s\", expected \"%s\" with %s%s", path,
+             type, c->arch->model_type, c->arch->architecture, remark_on(type));
     return OK;
 }
 

@@ -217,7 +217,8 @@ static const struct {
     {"\"architectures\":[\"DiffLlamaForCausalLM\"],\"model_type\":\"diffllama\"",
      "\"model_type\":\"diff_llama\"", ERR_UNSUPPORTED, "model_type \"diff_llama\" is not"},
     {"\"diffllama\"", "\"diff_llama\"", ERR_UNSUPPORTED,
-     "model_type is \"diff_llama\", expected \"diffllama\" with DiffLlamaForCausalLM"},
+     "expected \"diffllama\" with DiffLlamaForCausalLM (two different codes have model_type "
+     "diff_llama, and nothing in the file tells them apart)"},
     {"\"silu\"", "\"poly_norm\"", ERR_UNSUPPORTED, "hidden_act is \"poly_norm\""},
     {"\"linear\"", "\"su\"", ERR_UNSUPPORTED, "rope_scaling.rope_type is \"su\""},
     {"{\"rope_type\":\"linear\",\"factor\":2}", "{\"full_attention\":{\"factor\":2}}",
