@@ -224,7 +224,7 @@ static void task_words(TextBuf *b, const char *name, const Change *c)
         textbuf_printf(b, ", %s noise: ± %.1f", within_noise(c) ? "within" : "beyond",
                        100 * c->error);
     if (c->error > 0 && !isnan(c->p))
-        textbuf_printf(b, c->p < 0.001 ? ", p < 0.001" : ", p %.2g", c->p);
+        textbuf_printf(b, c->p < 0.001 ? ", p &lt; 0.001" : ", p %.2g", c->p);
     textbuf_add(b, ")");
 }
 

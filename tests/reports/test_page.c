@@ -169,6 +169,7 @@ TEST(no_right_answer_is_no_loss)
 TEST(gains_and_what_stayed_are_told_apart)
 {
     Arena a = {0};
+    Series *s, *p;
     SeriesSet sets[2];
     TextBuf b;
     T_STATUS_OK(ref_study(&a, sets));
@@ -188,6 +189,16 @@ TEST(gains_and_what_stayed_are_told_apart)
     T_STATUS_OK(page_cost_words(&b, &a, sets, 1));
     T_OK(strstr(b.at, "</b>: no points, but a gain of <b>1.0\u00a0points</b> on needles-1"));
     T_OK(strstr(b.at, "), of <b>10.0\u00a0points</b> on needles-4"));
+    const char *dims[] = {"task", "weights", "logit_bits"};
+    T_STATUS_OK(series_add(&sets[0], &p, SERIES_F64, "paired/accuracy_p", "", "", 3, dims,
+                           (int64_t[]){REF_TASKS, 1, REF_BITS}));
+    T_STATUS_OK(series_add(&sets[0], &s, SERIES_F64, "paired/accuracy_stderr", "", "", 3, dims,
+                           (int64_t[]){REF_TASKS, 1, REF_BITS}));
+    ((double *)p->data)[3] = 1e-4;
+    ((double *)s->data)[3] = 0.004;
+    textbuf_init(&b, &a);
+    T_STATUS_OK(page_cost_words(&b, &a, sets, 1));
+    T_OK(strstr(b.at, "beyond noise: ± 0.4, p &lt; 0.001)"));
     arena_close(&a);
 }
 
