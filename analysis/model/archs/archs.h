@@ -61,6 +61,19 @@
     VECTOR_WHEN(name ".weight", role, w, DIM_HIDDEN),           \
         VECTOR_WHEN(name ".bias", role##_BIAS, b, DIM_HIDDEN)
 
+/* The matrices of a Llama's layer, but for the output's. */
+#define RULES_LLAMA_LAYER(attn, mlp)                                   \
+    MATRIX(attn "q_proj.weight", W_Q, DIM_Q, DIM_HIDDEN),              \
+        MATRIX(attn "k_proj.weight", W_K, DIM_KV, DIM_HIDDEN),         \
+        MATRIX(attn "v_proj.weight", W_V, DIM_KV, DIM_HIDDEN),         \
+        MATRIX(mlp "gate_proj.weight", W_GATE, DIM_INTER, DIM_HIDDEN), \
+        MATRIX(mlp "up_proj.weight", W_UP, DIM_INTER, DIM_HIDDEN),     \
+        MATRIX(mlp "down_proj.weight", W_DOWN, DIM_HIDDEN, DIM_INTER)
+/* Biases of q, k and v. */
+#define RULES_QKV_BIAS(attn, when)                        \
+    BIAS(attn "q_proj.bias", W_Q, when, DIM_Q),           \
+        BIAS(attn "k_proj.bias", W_K, when, DIM_KV),      \
+        BIAS(attn "v_proj.bias", W_V, when, DIM_KV)
 #define RULES_LAMBDA(prefix)                                   \
     VECTOR(prefix "lambda_q1", ROLE_LAMBDA_Q1, DIM_HEAD),      \
         VECTOR(prefix "lambda_k1", ROLE_LAMBDA_K1, DIM_HEAD),  \

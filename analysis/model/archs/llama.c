@@ -11,16 +11,9 @@
         VECTOR("model.norm.weight", ROLE_NORM, DIM_HIDDEN), HEAD("lm_head.weight"), \
         VECTOR(LAYER "input_layernorm.weight", ROLE_NORM_ATTN, DIM_HIDDEN),    \
         VECTOR(LAYER "post_attention_layernorm.weight", ROLE_NORM_MLP, DIM_HIDDEN), \
-        MATRIX(ATTN "q_proj.weight", W_Q, DIM_Q, DIM_HIDDEN),                  \
-        MATRIX(ATTN "k_proj.weight", W_K, DIM_KV, DIM_HIDDEN),                 \
-        MATRIX(ATTN "v_proj.weight", W_V, DIM_KV, DIM_HIDDEN),                 \
+        RULES_LLAMA_LAYER(ATTN, MLP),                                          \
         MATRIX(ATTN "o_proj.weight", W_O, DIM_HIDDEN, DIM_OUT),                \
-        MATRIX(MLP "gate_proj.weight", W_GATE, DIM_INTER, DIM_HIDDEN),         \
-        MATRIX(MLP "up_proj.weight", W_UP, DIM_INTER, DIM_HIDDEN),             \
-        MATRIX(MLP "down_proj.weight", W_DOWN, DIM_HIDDEN, DIM_INTER),         \
-        BIAS(ATTN "q_proj.bias", W_Q, WHEN_QKV_BIAS, DIM_Q),                   \
-        BIAS(ATTN "k_proj.bias", W_K, WHEN_QKV_BIAS, DIM_KV),                  \
-        BIAS(ATTN "v_proj.bias", W_V, WHEN_QKV_BIAS, DIM_KV),                  \
+        RULES_QKV_BIAS(ATTN, WHEN_QKV_BIAS),                                   \
         BIAS(ATTN "o_proj.bias", W_O, WHEN_ATTENTION_BIAS, DIM_HIDDEN)
 
 static const TensorRule LLAMA_RULES[] = {

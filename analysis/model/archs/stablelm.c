@@ -15,16 +15,9 @@
         LAYER_NORM(LAYER "input_layernorm", ROLE_NORM_ATTN, WHEN_ALWAYS, WHEN_ALWAYS), \
         LAYER_NORM(LAYER "post_attention_layernorm", ROLE_NORM_MLP, second_norm,    \
                    second_norm),                                                    \
-        MATRIX(ATTN "q_proj.weight", W_Q, DIM_Q, DIM_HIDDEN),                       \
-        MATRIX(ATTN "k_proj.weight", W_K, DIM_KV, DIM_HIDDEN),                      \
-        MATRIX(ATTN "v_proj.weight", W_V, DIM_KV, DIM_HIDDEN),                      \
+        RULES_LLAMA_LAYER(ATTN, MLP),                                          \
         MATRIX(ATTN "o_proj.weight", W_O, DIM_HIDDEN, DIM_OUT),                     \
-        MATRIX(MLP "gate_proj.weight", W_GATE, DIM_INTER, DIM_HIDDEN),              \
-        MATRIX(MLP "up_proj.weight", W_UP, DIM_INTER, DIM_HIDDEN),                  \
-        MATRIX(MLP "down_proj.weight", W_DOWN, DIM_HIDDEN, DIM_INTER),              \
-        BIAS(ATTN "q_proj.bias", W_Q, bias, DIM_Q),                                 \
-        BIAS(ATTN "k_proj.bias", W_K, bias, DIM_KV),                                \
-        BIAS(ATTN "v_proj.bias", W_V, bias, DIM_KV)
+        RULES_QKV_BIAS(ATTN, bias)
 
 static const TensorRule STABLELM_RULES[] = {
     RULES_BLOCK(WHEN_TWO_NORMS, WHEN_QKV_BIAS),

@@ -12,12 +12,7 @@
         VECTOR("model.norm.weight", ROLE_NORM, DIM_HIDDEN), HEAD("lm_head.weight"),  \
         VECTOR(LAYER "input_layernorm.weight", ROLE_NORM_ATTN, DIM_HIDDEN),          \
         VECTOR(LAYER "post_attention_layernorm.weight", ROLE_NORM_MLP, DIM_HIDDEN),  \
-        MATRIX(ATTN "q_proj.weight", W_Q, DIM_Q, DIM_HIDDEN),                        \
-        MATRIX(ATTN "k_proj.weight", W_K, DIM_KV, DIM_HIDDEN),                       \
-        MATRIX(ATTN "v_proj.weight", W_V, DIM_KV, DIM_HIDDEN),                       \
-        MATRIX(MLP "gate_proj.weight", W_GATE, DIM_INTER, DIM_HIDDEN),               \
-        MATRIX(MLP "up_proj.weight", W_UP, DIM_INTER, DIM_HIDDEN),                   \
-        MATRIX(MLP "down_proj.weight", W_DOWN, DIM_HIDDEN, DIM_INTER)
+        RULES_LLAMA_LAYER(ATTN, MLP)
 
 static const TensorRule FIRST_RULES[] = {
     RULES_BLOCK,
