@@ -10,21 +10,22 @@ static const ArchFamily *const FAMILIES[] = {
 };
 enum { N_FAMILIES = sizeof FAMILIES / sizeof *FAMILIES };
 
-static bool is_one_of(const char *name, const char *a, const char *b)
+/* Either may be NULL: no name. */
+static bool is_called(const char *name, const char *wanted)
 {
-    return name && ((a && strcmp(name, a) == 0) || (b && strcmp(name, b) == 0));
+    return name && wanted && strcmp(name, wanted) == 0;
 }
 
 bool arch_has_type(const Arch *a, const char *type)
 {
-    return is_one_of(type, a->model_type, a->old_type);
+    return is_called(type, a->model_type) || is_called(type, a->old_type);
 }
 
 const Arch *arch_find(const char *architecture, const char *model_type)
 {
     for (int f = 0; f < N_FAMILIES; f++)
         for (const Arch *a = FAMILIES[f]->at; a < FAMILIES[f]->at + FAMILIES[f]->n; a++)
-            if (architecture ? is_one_of(architecture, a->architecture, a->old_architecture)
+            if (architecture ? is_called(architecture, a->architecture)
                              : arch_has_type(a, model_type))
                 return a;
     return NULL;
@@ -70,8 +71,6 @@ bool arch_present(const TensorRule *rule, const ConfigKeys *k)
         return k->qk_norm;
     case WHEN_TWO_NORMS:
         return !k->parallel;
-    case WHEN_TWO_NORM_BIASES:
-        return !k->parallel && k->norm_bias;
     case WHEN_FINAL_NORM:
         return k->final_norm && k->norm_weight;
     case WHEN_FINAL_NORM_BIAS:
@@ -95,7 +94,6 @@ const char *arch_reason(TensorWhen when)
         [WHEN_NORM_BIAS] = "biases of norms",
         [WHEN_QK_NORM] = "norms of q and k",
         [WHEN_TWO_NORMS] = "second norm: use_parallel_residual is true",
-        [WHEN_TWO_NORM_BIASES] = "second norm: use_parallel_residual is true",
         [WHEN_FINAL_NORM] = "norm after the last layer",
         [WHEN_FINAL_NORM_BIAS] = "norm after the last layer",
         [WHEN_PROJECTED] = "embedding of another width",

@@ -84,7 +84,6 @@ typedef enum {
     WHEN_NORM_BIAS,
     WHEN_QK_NORM,
     WHEN_TWO_NORMS,        // not StableLM's parallel layers, whose halves share one
-    WHEN_TWO_NORM_BIASES,
     WHEN_FINAL_NORM,
     WHEN_FINAL_NORM_BIAS,
     WHEN_PROJECTED         // the embedding is narrower than the hidden states
@@ -115,7 +114,7 @@ typedef struct Config Config;
 typedef struct Arch {
     const char       *architecture;  // config.json's architectures[0]
     const char       *model_type;
-    const char       *old_architecture, *old_type;  // other spellings of the same; or NULL
+    const char       *old_type;      // another spelling of model_type; or NULL
     HeadPairing       pairing;
     QkvOrder          qkv;
     bool              turns_next;    // RoPE turns dims 2i and 2i + 1, not i and i + d/2

@@ -172,7 +172,7 @@ Status layers_model(Model *m, Arena *a, Backend *be, Layers *l, Dtype dtype)
     if (!m->layers)
         GUARD(STATUS(ERR_MEMORY, "out of memory: a table of %lld layers",
                      (long long)info->config.n_layers));
-    GUARD(model_tables(m, &scratch, NULL, &l->source->source));
+    GUARD(once_load(m, &scratch, NULL, &l->source->source));
 out:
     arena_close(&scratch);
     if (s != OK) {

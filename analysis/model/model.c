@@ -94,7 +94,7 @@ static Status load_head(Loader *l)
     ArenaMark          mark = arena_mark(l->scratch);
     Codes              codes = {0};
     const float       *w = l->w;
-    if (!tables_project(l->source))
+    if (!once_projects(l->source))
         TRY(source_codes(&codes, l->scratch, l->source, t));
     if (codes.codes) {
         TRY(op_linear_codes(l->m->backend, &l->m->head, &codes, NULL, l->options->dtype));
@@ -102,7 +102,7 @@ static Status load_head(Loader *l)
         return OK;
     }
     TRY(source_read(l->w, l->source, t));
-    TRY(tables_head(&w, l->scratch, l->m->backend, l->source));
+    TRY(once_head(&w, l->scratch, l->m->backend, l->source));
     TRY(op_linear_pack(l->m->backend, &l->m->head, w, NULL, c->vocab, c->hidden,
                        l->options->dtype));
     arena_rewind(l->scratch, mark);
@@ -112,7 +112,7 @@ static Status load_head(Loader *l)
 static Status load_weights(Loader *l, Arena *a)
 {
     ARENA_NEW(l->m->layers, a, l->m->config.n_layers);
-    TRY(model_tables(l->m, l->scratch, l->w, l->source));
+    TRY(once_load(l->m, l->scratch, l->w, l->source));
     for (int64_t i = 0; i < l->m->config.n_layers; i++)
         TRY(load_layer(l, i));
     return load_head(l);

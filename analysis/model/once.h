@@ -7,11 +7,11 @@
 #include "analysis/model/source.h"
 
 /* m->embed, positions and norm. room: as many floats as the largest of them, or NULL. */
-MUST_USE Status model_tables(Model *m, Arena *scratch, float *room, const Source *s);
+MUST_USE Status once_load(Model *m, Arena *scratch, float *room, const Source *s);
 
 /* Does the head read another width than the hidden states have? */
-bool tables_project(const Source *s);
+bool once_projects(const Source *s);
 /* *w [V,E], the head as stored, becomes [V,C] in scratch where it does. */
-MUST_USE Status tables_head(const float **w, Arena *scratch, Backend *be, const Source *s);
+MUST_USE Status once_head(const float **w, Arena *scratch, Backend *be, const Source *s);
 
 #endif

@@ -46,7 +46,7 @@ static Status load_norm(Norm *out, Backend *be, Arena *scratch, const Source *s,
     return OK;
 }
 
-/* Has the model a norm there, with weights or without? */
+/* Do both halves read the same norm? Norms without weights are each their own. */
 static bool shares_norm(const Source *s, int64_t layer)
 {
     return s->config.keys.norm_weight && !source_tensor(s, layer, ROLE_NORM_MLP);
