@@ -175,3 +175,9 @@ bool ref_next_isa(CpuIsa *isa)
     cpu_isa_force(N_CPU_ISAS);
     return false;
 }
+
+Tensor ref_part(const Tensor *t, int64_t first, int64_t end)
+{
+    int64_t E = t->shape[1];
+    return tensor_2d(DTYPE_F32, (float *)t->data + first * E, end - first, E);
+}

@@ -36,4 +36,7 @@ double ref_worst(const float *a, const double *b, int64_t n);
 bool ref_next_isa(CpuIsa *isa);
 #define REF_EACH_ISA(isa) for (CpuIsa isa = N_CPU_ISAS; ref_next_isa(&isa);)
 
+/* Rows first .. end of t [T,E], where they lie. */
+Tensor ref_part(const Tensor *t, int64_t first, int64_t end);
+
 #endif

@@ -30,16 +30,10 @@ static void case_close(Case *c)
     arena_close(&c->arena);
 }
 
-static Tensor rows(const Tensor *t, int64_t first, int64_t end)
-{
-    int64_t E = t->shape[1];
-    return tensor_2d(DTYPE_F32, (float *)t->data + first * E, end - first, E);
-}
-
 /* Rows first .. end of the case as a sequence of their own. */
 static Status convolve(Case *c, int64_t first, int64_t end, Tensor *state)
 {
-    Tensor  x = rows(&c->x, first, end), y = rows(&c->y, first, end);
+    Tensor  x = ref_part(&c->x, first, end), y = ref_part(&c->y, first, end);
     int32_t start[2] = {0, (int32_t)(end - first)};
     Batch   batch = {1, start, (int64_t[]){0}};
     return op_convolve(&c->be, &y, &x, &c->w, &c->b, &batch, state);
@@ -131,7 +125,7 @@ TEST(convolve_in_pieces_gives_the_same_bits)
             for (int k = 0; k < 5; k++)
                 T_STATUS_OK(convolve(&c, CUTS[i][k], CUTS[i][k + 1], &state));
             T_OK(memcmp(whole.data, c.y.data, tensor_bytes(&c.y)) == 0);
-            Tensor last = rows(&c.x, 40 - (J - 1), 40);
+            Tensor last = ref_part(&c.x, 40 - (J - 1), 40);
             T_OK(memcmp(state.data, last.data, tensor_bytes(&last)) == 0);
             T_OK(ref_guards_hold(state.data, (J - 1) * 1029));
             case_close(&c);

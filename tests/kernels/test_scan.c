@@ -42,17 +42,11 @@ static void case_close(Case *c)
     arena_close(&c->arena);
 }
 
-static Tensor rows(const Tensor *t, int64_t first, int64_t end)
-{
-    int64_t E = t->shape[1];
-    return tensor_2d(DTYPE_F32, (float *)t->data + first * E, end - first, E);
-}
-
 /* Rows first .. end of the case as a sequence of their own. */
 static Status scan(Case *c, int64_t first, int64_t end, Tensor *state)
 {
-    Tensor  u = rows(&c->u, first, end), dt = rows(&c->dt, first, end);
-    Tensor  bc = rows(&c->bc, first, end), y = rows(&c->y, first, end);
+    Tensor  u = ref_part(&c->u, first, end), dt = ref_part(&c->dt, first, end);
+    Tensor  bc = ref_part(&c->bc, first, end), y = ref_part(&c->y, first, end);
     int32_t start[2] = {0, (int32_t)(end - first)};
     Batch   batch = {1, start, (int64_t[]){0}};
     return op_scan(&c->be, &y, &u, &dt, &bc, &c->s, &batch, state);
