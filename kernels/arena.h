@@ -55,7 +55,7 @@ void arena_fail_at(int64_t k);
 /* p = n zeroed items of p's own type, or the function returns ERR_MEMORY. */
 #define ARENA_NEW(p, arena, n)                                               \
     do {                                                                     \
-        (p) = arena_alloc((arena), (n), sizeof *(p));                        \
+        (p) = (__typeof__(p))arena_alloc((arena), (n), sizeof *(p));         \
         if (!(p))                                                            \
             return status_make(ERR_MEMORY, "out of memory: %lld items of "   \
                                "%zu bytes", (long long)(n), sizeof *(p));    \

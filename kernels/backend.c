@@ -3,9 +3,10 @@
  * in backend_rows.c, those along sequences in backend_ssm.c. */
 #include "kernels/backend.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <omp.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/backend_check.h"
@@ -13,15 +14,29 @@
 
 /* --- devices and memory --- */
 
+/* N of "cuda:N", 0 of "cuda", -1 of other names. */
+static int cuda_device(const char *name)
+{
+    enum { MOST = 1000 };
+    if (strncmp(name, "cuda", 4) != 0)
+        return -1;
+    if (!name[4])
+        return 0;
+    char *end = NULL;
+    long  n = name[4] == ':' && isdigit((unsigned char)name[5]) ? strtol(name + 5, &end, 10) : -1;
+    return end && !*end && n < MOST ? (int)n : -1;
+}
+
 static Status open_device(Backend *be, const char *name)
 {
     if (strcmp(name, "cpu") == 0)
         return cpu_open(be);
-    if (strcmp(name, "cuda") == 0)
-        return cuda_open(be);
+    int device = cuda_device(name);
+    if (device >= 0)
+        return cuda_open(be, device);
     if (strcmp(name, "auto") != 0)
-        FAIL(ERR_USAGE, "unknown device \"%.40s\", expected cpu, cuda or auto", name);
-    Status s = cuda_open(be);
+        FAIL(ERR_USAGE, "unknown device \"%.40s\", expected cpu, cuda, cuda:N or auto", name);
+    Status s = cuda_open(be, 0);
     if (s != ERR_DEVICE)
         return s;
     int n_threads = be->n_threads;
@@ -62,12 +77,7 @@ Status backend_tensor(Backend *be, Tensor *t, int n_dims, const int64_t *shape)
             FAIL(ERR_RANGE, "a tensor whose dim %d is %lld does not fit in memory", i,
                  (long long)shape[i]);
     }
-    t->data = be->ops->alloc(be, (int64_t)n, sizeof(float));
-    if (!t->data) {
-        char text[128];
-        FAIL(ERR_MEMORY, "out of memory: a tensor %s of F32", tensor_shape_text(t, text));
-    }
-    return OK;
+    return be->ops->alloc(be, t);
 }
 
 ArenaMark backend_mark(const Backend *be)
@@ -77,6 +87,8 @@ ArenaMark backend_mark(const Backend *be)
 
 void backend_rewind(Backend *be, ArenaMark mark)
 {
+    if (be->ops->rewind)
+        be->ops->rewind(be, mark);
     arena_rewind(&be->arena, mark);
 }
 

@@ -152,7 +152,8 @@ enum { KV_GROUP = 32 };
 typedef struct {
     const char *name;
     void   (*close)(Backend *);
-    void  *(*alloc)(Backend *, int64_t n, size_t size);
+    Status (*alloc)(Backend *, Tensor *t);     // t->data for its shape; ERR_MEMORY
+    void   (*rewind)(Backend *, ArenaMark);    // NULL where all memory lies in the arena
     Status (*upload)(Backend *, Tensor *dst, const void *host);
     Status (*download)(Backend *, void *host, const Tensor *src);
     Status (*linear_pack)(Backend *, Linear *, const float *w, const float *bias);
@@ -191,8 +192,8 @@ struct Backend {
     void             *state;      // the device's own
 };
 
-/* name: "cpu", "cuda" or "auto" (the best that is there). n_threads 0: all
- * cores. ERR_DEVICE where that device is missing. */
+/* name: "cpu", "cuda" (the first of these), "cuda:1" or "auto" (the best that is there).
+ * n_threads 0: all cores. ERR_DEVICE where that device is missing. */
 MUST_USE Status backend_open(Backend *be, const char *name, int n_threads);
 void            backend_close(Backend *be);
 
@@ -287,7 +288,7 @@ MUST_USE Status op_divergence(Backend *be, const HeadPair *p);
 
 /* The devices (kernels/cpu, kernels/cuda). ERR_DEVICE says why it is not there. */
 MUST_USE Status cpu_open(Backend *be);
-MUST_USE Status cuda_open(Backend *be);
+MUST_USE Status cuda_open(Backend *be, int device);
 
 const char *activation_name(Activation act);   // "silu"
 const char *logit_scale_name(LogitScale s);    // "tensor", "head", "row"

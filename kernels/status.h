@@ -26,7 +26,7 @@ Status status_make(Status code, const char *fmt, ...)
 const char *status_text(void);
 
 /* Ends the program: a CHECK failed, which is our own mistake. */
-_Noreturn void status_panic(const char *file, int line, const char *what);
+__attribute__((noreturn)) void status_panic(const char *file, int line, const char *what);
 
 #define STATUS(code, ...) status_make((code), __VA_ARGS__)
 /* Returns the code itself, so that the compiler sees that it is not OK. */

@@ -13,9 +13,13 @@ static void cpu_close(Backend *be)
     arena_close(&st->arena);
 }
 
-static void *cpu_alloc(Backend *be, int64_t n, size_t size)
+static Status cpu_alloc(Backend *be, Tensor *t)
 {
-    return arena_raw(&be->arena, n, size);
+    char text[128];
+    t->data = arena_raw(&be->arena, tensor_count(t), sizeof(float));
+    if (!t->data)
+        FAIL(ERR_MEMORY, "out of memory: a tensor %s of F32", tensor_shape_text(t, text));
+    return OK;
 }
 
 static Status cpu_upload(Backend *be, Tensor *dst, const void *host)

@@ -258,7 +258,7 @@ static double share(const Extent *e)
     return usable ? e->difference / e->largest : INFINITY;
 }
 
-double ref_worst(const float *got, const float *want, int64_t n)
+double ref_worst_gap(const float *got, const float *want, int64_t n)
 {
     Extent e = {0};
     extend(&e, got, want, n);

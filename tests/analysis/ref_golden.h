@@ -76,7 +76,7 @@ void golden_compare(const char *name, const char *folder, const char *expected, 
 
 /* Largest |got - want| over n values, as a share of the largest |want|. Infinity
  * where either holds a NaN or an infinity, or want is all zeros. */
-double ref_worst(const float *got, const float *want, int64_t n);
+double ref_worst_gap(const float *got, const float *want, int64_t n);
 /* The same over the golden's rows of a [T,width] result; want is [R,width]. */
 double golden_worst(const Golden *g, const float *got, const float *want, int64_t width);
 /* The worst layer's figure. */

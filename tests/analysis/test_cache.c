@@ -40,7 +40,7 @@ static Status decode(double *worst, Subject *s, const Golden *g, int64_t part)
     for (int64_t at = 0, rows; at < n; at += rows, n_parts++) {
         rows = at + 2 * part > n ? n - at : part;   // no single row at the end
         TRY(run_part(&step, s, g->ids + at, rows, cache));
-        double e = ref_worst(step.logits, whole.logits + at * V, rows * V);
+        double e = ref_worst_gap(step.logits, whole.logits + at * V, rows * V);
         if (!(e <= *worst))
             *worst = e;
         if (part > 1 && memcmp(step.hidden, whole.hidden + at * s->m.config.hidden,

@@ -138,7 +138,7 @@ static Status change_from_larger_values(double *change, const char *name, bool s
     GUARD(open_golden(&edited, name, &options, 0));
     GUARD(run_one(&a, &plain, tokens(), 40, NULL, NULL));
     GUARD(run_one(&b, &edited, tokens(), 40, NULL, NULL));
-    *change = ref_worst(b.logits, a.logits, 40 * plain.m.config.vocab);
+    *change = ref_worst_gap(b.logits, a.logits, 40 * plain.m.config.vocab);
 out:
     subject_close(&plain);
     subject_close(&edited);
@@ -178,7 +178,7 @@ static void check_groups(const char *name)
     GUARD(subject_open(&full, written, &options, 0));
     GUARD(run_one(&a, &grouped, tokens(), N_TOKENS, NULL, NULL));
     GUARD(run_one(&b, &full, tokens(), N_TOKENS, NULL, NULL));
-    double worst = ref_worst(a.logits, b.logits, N_TOKENS * full.m.config.vocab);
+    double worst = ref_worst_gap(a.logits, b.logits, N_TOKENS * full.m.config.vocab);
     if (!(worst <= 1e-6))
         check_fail(__FILE__, __LINE__, "%s: %.1e from the model without groups", name, worst);
 out:
@@ -383,7 +383,7 @@ static double one_by_one(const char *name, const ModelOptions *options)
     GUARD(cache_init(&cache, &one.m, &one.arena, N));
     for (int i = 0; i < N; i++) {
         GUARD(run_one(&step, &one, tokens() + i, 1, NULL, cache));
-        double e = ref_worst(step.logits, whole.logits + i * V, V);
+        double e = ref_worst_gap(step.logits, whole.logits + i * V, V);
         if (!(e <= worst))
             worst = e;
     }

@@ -91,7 +91,7 @@ static Status check_maps(const char *name, int64_t layer, int64_t *n_maps_seen)
         for (int64_t m = 0; m < c.n_maps; m++) {
             int64_t size = g->S * g->S;
             int64_t from = layer * g->N + golden_query_head(&t.subject.m, h, m);
-            double  e = ref_worst(w.maps + (h * c.n_maps + m) * size, g->maps + from * size,
+            double  e = ref_worst_gap(w.maps + (h * c.n_maps + m) * size, g->maps + from * size,
                                   size);
             ++*n_maps_seen;
             if (!(e <= GOLDEN_F32))

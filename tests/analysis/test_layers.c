@@ -311,8 +311,8 @@ static Status changed_by_swaps(double *both, double *rows_only, const char *name
     swap_columns_of_o(&p, head);
     GUARD(place_all(&p, NULL));
     GUARD(run(&after, &p.s));
-    *both = ref_worst(after.logits, before.logits, n);
-    *rows_only = ref_worst(rows.logits, before.logits, n);
+    *both = ref_worst_gap(after.logits, before.logits, n);
+    *rows_only = ref_worst_gap(rows.logits, before.logits, n);
 out:
     parts_close(&p);
     return s;

@@ -1,0 +1,271 @@
+/* cuda_memory.c - memory of the device, and the way there and back.
+ *
+ * Each piece is a cudaMalloc of its own, so that a checker sees where it ends. That call is
+ * slow: what is given back waits for the next use of about its size, and passes over windows
+ * of one length allocate nothing after the first. */
+#include <stdio.h>
+#include <string.h>
+
+#include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/cuda_twin.h"
+
+enum { HALF = 8 << 20 };  // bytes of a half of the stage
+
+struct CudaBlock {
+    CudaBlock *below;
+    void      *memory;
+    size_t     bytes;
+    size_t     used_at;  // of live blocks: bytes of the backend's arena up to it
+};
+
+/* --- blocks --- */
+
+static CudaBlock *pop(CudaBlock **list)
+{
+    CudaBlock *b = *list;
+    *list = b->below;
+    return b;
+}
+
+static void push(CudaBlock **list, CudaBlock *b)
+{
+    b->below = *list;
+    *list = b;
+}
+
+/* The smallest that fits and is not much too large, out of the list. */
+static CudaBlock *take_spare(CudaState *st, size_t bytes)
+{
+    CudaBlock **best = NULL;
+    for (CudaBlock **b = &st->spare; *b; b = &(*b)->below)
+        if ((*b)->bytes >= bytes && (*b)->bytes - bytes <= bytes / 8 &&
+            (!best || (*b)->bytes < (*best)->bytes))
+            best = b;
+    return best ? pop(best) : NULL;
+}
+
+static void free_list(CudaState *st, CudaBlock **list)
+{
+    while (*list) {
+        CudaBlock *b = pop(list);
+        (void)cudaFree(b->memory);  // a device that is lost has nothing to give back
+        st->held -= b->bytes;
+        push(&st->unused, b);
+    }
+}
+
+static Status describe(CudaState *st, CudaBlock **b)
+{
+    if (st->unused)
+        *b = pop(&st->unused);
+    else
+        ARENA_NEW(*b, &st->arena, 1);
+    return OK;
+}
+
+static double gib(size_t bytes)
+{
+    return (double)bytes / (double)(1 << 30);
+}
+
+static Status no_memory(const CudaState *st, size_t bytes, const char *what)
+{
+    size_t free = 0, total = 0;
+    (void)cudaMemGetInfo(&free, &total);
+    FAIL(ERR_MEMORY, "out of memory on the GPU: %s takes %.2f GiB, %.2f are free of %.2f and "
+         "%.2f held%s; a smaller --context, --dtype bf16 or --device cpu need less", what,
+         gib(bytes), gib(free), gib(total), gib(st->held),
+         st->limit == SIZE_MAX ? "" : " under --device-memory");
+}
+
+static cudaError_t allocate(CudaState *st, CudaBlock *b, size_t bytes)
+{
+    if (bytes > st->limit || st->held > st->limit - bytes)
+        return cudaErrorMemoryAllocation;
+    cudaError_t e = cudaMalloc(&b->memory, bytes);
+    if (e == cudaErrorMemoryAllocation)
+        (void)cudaGetLastError();  // told here, not at the next launch
+    return e;
+}
+
+static Status new_block(CudaState *st, CudaBlock **out, size_t bytes, const char *what)
+{
+    CudaBlock *b;
+    TRY(describe(st, &b));
+    cudaError_t e = allocate(st, b, bytes);
+    if (e == cudaErrorMemoryAllocation && st->spare) {
+        free_list(st, &st->spare);
+        e = allocate(st, b, bytes);
+    }
+    if (e != cudaSuccess) {
+        push(&st->unused, b);
+        return e == cudaErrorMemoryAllocation ? no_memory(st, bytes, what)
+                                              : cuda_error(e, "cudaMalloc");
+    }
+    b->bytes = bytes;
+    st->held += bytes;
+    *out = b;
+    return OK;
+}
+
+static Status take(CudaState *st, CudaBlock **out, size_t bytes, const char *what)
+{
+    bytes = bytes ? bytes : 1;
+    *out = take_spare(st, bytes);
+    return *out ? OK : new_block(st, out, bytes, what);
+}
+
+/* --- tensors and scratch --- */
+
+static Status keep(Backend *be, void **out, size_t bytes, const char *what)
+{
+    CudaState *st = cuda_state(be);
+    CudaBlock *b;
+    char      *place;  // moves the arena on, so that a rewind knows what came after its mark
+    ARENA_NEW(place, &be->arena, 1);
+    TRY(take(st, &b, bytes, what));
+    b->used_at = be->arena.used;
+    push(&st->live, b);
+    *out = b->memory;
+    return OK;
+}
+
+Status cuda_keep(Backend *be, void **out, size_t bytes)
+{
+    return keep(be, out, bytes, "a matrix");
+}
+
+Status cuda_alloc(Backend *be, Tensor *t)
+{
+    char text[128], what[160];
+    snprintf(what, sizeof what, "a tensor %s of F32", tensor_shape_text(t, text));
+    return keep(be, &t->data, tensor_bytes(t), what);
+}
+
+void cuda_rewind(Backend *be, ArenaMark mark)
+{
+    CudaState *st = cuda_state(be);
+    while (st->live && st->live->used_at > mark.used)
+        push(&st->spare, pop(&st->live));
+}
+
+static void end_scratch(CudaState *st)
+{
+    while (st->scratch)
+        push(&st->spare, pop(&st->scratch));
+}
+
+Status cuda_scratch(Backend *be, void **out, size_t bytes)
+{
+    CudaState *st = cuda_state(be);
+    CudaBlock *b;
+    TRY(take(st, &b, bytes, "one operation"));
+    push(&st->scratch, b);
+    *out = b->memory;
+    return OK;
+}
+
+Status cuda_begin(Backend *be, const Tensor *written)
+{
+    CudaState *st = cuda_state(be);
+    CUDA_TRY(cudaSetDevice(st->device));
+    end_scratch(st);
+    if (written)
+        cuda_twin_forget(st, written);
+    return OK;
+}
+
+void cuda_memory_close(CudaState *st)
+{
+    end_scratch(st);
+    free_list(st, &st->live);
+    free_list(st, &st->spare);
+    for (int i = 0; i < 2; i++) {
+        if (st->stage.half[i])
+            (void)cudaFreeHost(st->stage.half[i]);
+        if (st->stage.arrived[i])
+            (void)cudaEventDestroy(st->stage.arrived[i]);
+    }
+}
+
+/* --- the way there and back --- */
+
+Status cuda_stage_open(CudaState *st)
+{
+    for (int i = 0; i < 2; i++) {
+        CUDA_TRY(cudaHostAlloc((void **)&st->stage.half[i], HALF, cudaHostAllocDefault));
+        CUDA_TRY(cudaEventCreateWithFlags(&st->stage.arrived[i], cudaEventDisableTiming));
+    }
+    return OK;
+}
+
+/* Room in the stage: *bytes of it, or what the half has left; never none. */
+static Status stage_room(CudaState *st, void **out, size_t *bytes)
+{
+    CudaStage *s = &st->stage;
+    if (s->used == HALF) {
+        CUDA_TRY(cudaEventRecord(s->arrived[s->at], st->stream));
+        s->at = !s->at;
+        s->used = 0;
+        CUDA_TRY(cudaEventSynchronize(s->arrived[s->at]));
+    }
+    if (*bytes > HALF - s->used)
+        *bytes = HALF - s->used;
+    *out = s->half[s->at] + s->used;
+    s->used += *bytes;
+    return OK;
+}
+
+Status cuda_send(Backend *be, void *device, const void *host, size_t bytes)
+{
+    CudaState *st = cuda_state(be);
+    for (size_t i = 0, n; i < bytes; i += n) {
+        void *room = NULL;
+        n = bytes - i;
+        TRY(stage_room(st, &room, &n));
+        memcpy(room, (const char *)host + i, n);
+        CUDA_TRY(cudaMemcpyAsync((char *)device + i, room, n, cudaMemcpyHostToDevice,
+                                 st->stream));
+    }
+    return OK;
+}
+
+Status cuda_sent(Backend *be, void **device, const void *host, size_t bytes)
+{
+    TRY(cuda_scratch(be, device, bytes));
+    return cuda_send(be, *device, host, bytes);
+}
+
+Status cuda_fetch(Backend *be, void *host, const void *device, size_t bytes)
+{
+    CudaState *st = cuda_state(be);
+    for (size_t i = 0, n; i < bytes; i += n) {
+        void *room = NULL;
+        n = bytes - i;
+        TRY(stage_room(st, &room, &n));
+        CUDA_TRY(cudaMemcpyAsync(room, (const char *)device + i, n, cudaMemcpyDeviceToHost,
+                                 st->stream));
+        CUDA_TRY(cudaStreamSynchronize(st->stream));
+        memcpy((char *)host + i, room, n);
+    }
+    return OK;
+}
+
+Status cuda_zero(Backend *be, void *device, size_t bytes)
+{
+    if (bytes)
+        CUDA_TRY(cudaMemsetAsync(device, 0, bytes, cuda_state(be)->stream));
+    return OK;
+}
+
+Status cuda_upload(Backend *be, Tensor *dst, const void *host)
+{
+    TRY(cuda_begin(be, dst));
+    return cuda_send(be, dst->data, host, tensor_bytes(dst));
+}
+
+Status cuda_download(Backend *be, void *host, const Tensor *src)
+{
+    TRY(cuda_begin(be, NULL));
+    return cuda_fetch(be, host, src->data, tensor_bytes(src));
+}
