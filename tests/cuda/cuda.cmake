@@ -1,5 +1,30 @@
 # Tests of the GPU: on one, where there is one (else they say SKIP), and in a simulator of one.
-set(DQ_CUSIM "" CACHE PATH "Folder with a libcudart and libcublas that simulate a GPU, or empty")
+if(NOT DQ_CUDA_FOUND)
+  add_test(NAME cuda COMMAND ${CMAKE_COMMAND} -E echo "SKIP: built without nvcc")
+  set_tests_properties(cuda PROPERTIES SKIP_REGULAR_EXPRESSION "SKIP" LABELS cuda)
+  return()
+endif()
+
+# The simulator: a folder with a libcudart and a libcublas that run kernels on the CPU, or with a
+# Makefile that builds them below build/.
+set(beside ${CMAKE_SOURCE_DIR}/../shared/cusim)
+if(NOT EXISTS ${beside}/Makefile)
+  set(beside "")
+endif()
+set(DQ_CUSIM "${beside}" CACHE PATH "Folder of a simulator of a GPU, or empty")
+set(cusim "")
+if(DQ_CUSIM)
+  set(cusim ${DQ_CUSIM})
+  if(EXISTS ${DQ_CUSIM}/Makefile)
+    file(COPY ${DQ_CUSIM}/ DESTINATION ${CMAKE_BINARY_DIR}/cusim NO_SOURCE_PERMISSIONS
+      PATTERN build EXCLUDE)
+    file(GLOB scripts ${CMAKE_BINARY_DIR}/cusim/*.sh)
+    file(CHMOD ${scripts} PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE)
+    add_custom_target(cusim ALL COMMAND make -s -C ${CMAKE_BINARY_DIR}/cusim
+      COMMENT "Building the simulator of a GPU" VERBATIM)
+    set(cusim ${CMAKE_BINARY_DIR}/cusim/build)
+  endif()
+endif()
 file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/cuda/test_*.c)
 file(GLOB helpers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/cuda/ref_*.c)
 add_library(dq_ref_cuda OBJECT ${helpers})
@@ -12,9 +37,9 @@ foreach(source ${sources})
   add_test(NAME cuda.${test} COMMAND ${test})
   set_tests_properties(cuda.${test} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600 LABELS cuda
     ENVIRONMENT "ASAN_OPTIONS=detect_leaks=1:protect_shadow_gap=0")
-  if(DQ_CUSIM AND DQ_CUDA_FOUND)
+  if(cusim)
     add_test(NAME cusim.${test} COMMAND ${test})
-    set_tests_properties(cusim.${test} PROPERTIES TIMEOUT 1200 LABELS "cusim"
-      ENVIRONMENT "LD_LIBRARY_PATH=${DQ_CUSIM};ASAN_OPTIONS=detect_leaks=1")
+    set_tests_properties(cusim.${test} PROPERTIES TIMEOUT 1200 LABELS cusim
+      ENVIRONMENT "LD_LIBRARY_PATH=${cusim};ASAN_OPTIONS=detect_leaks=1")
   endif()
 endforeach()

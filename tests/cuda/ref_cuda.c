@@ -1,3 +1,4 @@
+/* ref_cuda.c - tensors on the GPU between guards. */
 #include "tests/cuda/ref_cuda.h"
 
 #include <math.h>

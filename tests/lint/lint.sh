@@ -12,6 +12,7 @@ complain() {
 }
 floors=(kernels analysis quant reports)
 sources=$(find "${floors[@]}" tests -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh')
+kernels=$(find kernels -name '*.cu' -o -name '*.cuh')
 
 # A floor includes itself and those before it; a sub-folder's headers are private.
 allowed=
@@ -35,6 +36,11 @@ complain "only reports/cli prints or exits" "$(grep -nE '\b(printf|puts|putchar|
     $code | grep -vE '^(reports/cli/|kernels/status.c:)')"
 complain "fast-math" "$(grep -rnE 'ffast-math|Ofast|use_fast_math' CMakeLists.txt \
     CMakePresets.json "${floors[@]}")"
+complain "inline PTX outside cuda_ptx.cuh" "$(grep -nE '\basm\b' $kernels |
+    grep -v '^kernels/cuda/cuda_ptx.cuh:')"
+complain "a kernel launch that nobody checks" "$(for f in $kernels; do
+    launches=$(grep -cE '<<<' "$f")
+    [ "$(grep -cE 'cuda_launched\(' "$f")" -ge "$launches" ] || echo "$f"; done)"
 complain "unfinished" "$(grep -nE '\b(TODO|FIXME|XXX|HACK)\b' $sources)"
 complain "a backend's #ifdef above kernels" "$(grep -nE '#if.*CUDA' $code |
     grep -v '^kernels/')"
