@@ -18,7 +18,9 @@ TEST(backend_opens_by_name)
     T_OK(be.n_threads == 3);
     backend_close(&be);
     T_FAILS(backend_open(&be, "gpu", 1), ERR_USAGE,
-            "unknown device \"gpu\", expected cpu, cuda or auto");
+            "unknown device \"gpu\", expected cpu, cuda, cuda:N or auto");
+    T_FAILS(backend_open(&be, "cuda:", 1), ERR_USAGE, "unknown device \"cuda:\"");
+    T_FAILS(backend_open(&be, "cuda:1x", 1), ERR_USAGE, "unknown device \"cuda:1x\"");
     T_FAILS(backend_open(&be, "cpu", -1), ERR_RANGE, "-1 threads");
 }
 
