@@ -46,7 +46,8 @@ typedef struct {
     size_t       held;             // bytes of device memory in all of them
     size_t       limit;            // most of it, SIZE_MAX: what there is
     CudaBlas    *blas;             // NULL before its first use
-    CudaStream  *weights;          // those that do not stay; NULL: none
+    CudaStream  *weights;          // of linear layers; NULL: none yet
+    bool         tf32;             // products of f32 layers round to TF32, where asked for
 } CudaState;
 
 static inline CudaState *cuda_state(Backend *be)
@@ -61,6 +62,10 @@ static inline CudaState *cuda_state(Backend *be)
 MUST_USE Status cuda_begin(Backend *be, const Tensor *written);
 /* Device memory of the operation at work, aligned to 256, not zeroed. ERR_MEMORY. */
 MUST_USE Status cuda_scratch(Backend *be, void **out, size_t bytes);
+/* Parts of an operation that come again and again give back what they took since the mark;
+ * kernels that run still may read it. */
+CudaBlock *cuda_scratch_mark(Backend *be);
+void       cuda_scratch_rewind(Backend *be, CudaBlock *mark);
 /* Device memory until backend_rewind. */
 MUST_USE Status cuda_keep(Backend *be, void **out, size_t bytes);
 /* In order on the stream, through pinned memory; the host's is free at once. */
@@ -70,6 +75,12 @@ MUST_USE Status cuda_sent(Backend *be, void **device, const void *host, size_t b
 /* After all that was asked for so far; waits for it. */
 MUST_USE Status cuda_fetch(Backend *be, void *host, const void *device, size_t bytes);
 MUST_USE Status cuda_zero(Backend *be, void *device, size_t bytes);
+
+/* Device memory that stays until cuda_give; *out NULL with an error. */
+MUST_USE cudaError_t cuda_take(CudaState *st, void **out, size_t bytes);
+void                 cuda_give(CudaState *st, void *memory, size_t bytes);
+/* Back to the device what waits for its next use. */
+void                 cuda_trim(CudaState *st);
 
 Status cuda_alloc(Backend *be, Tensor *t);
 void   cuda_rewind(Backend *be, ArenaMark mark);

@@ -8,6 +8,7 @@
 
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/cuda_twin.h"
+#include "kernels/cuda/cuda_weights.h"
 
 enum { HALF = 8 << 20 };  // bytes of a half of the stage
 
@@ -48,8 +49,7 @@ static void free_list(CudaState *st, CudaBlock **list)
 {
     while (*list) {
         CudaBlock *b = pop(list);
-        (void)cudaFree(b->memory);  // a device that is lost has nothing to give back
-        st->held -= b->bytes;
+        cuda_give(st, b->memory, b->bytes);
         push(&st->unused, b);
     }
 }
@@ -78,32 +78,55 @@ static Status no_memory(const CudaState *st, size_t bytes, const char *what)
          st->limit == SIZE_MAX ? "" : " under --device-memory");
 }
 
-static cudaError_t allocate(CudaState *st, CudaBlock *b, size_t bytes)
+static cudaError_t allocate(CudaState *st, void **memory, size_t bytes)
 {
     if (bytes > st->limit || st->held > st->limit - bytes)
         return cudaErrorMemoryAllocation;
-    cudaError_t e = cudaMalloc(&b->memory, bytes);
+    cudaError_t e = cudaMalloc(memory, bytes);
     if (e == cudaErrorMemoryAllocation)
         (void)cudaGetLastError();  // told here, not at the next launch
+    if (e == cudaSuccess)
+        st->held += bytes;
     return e;
 }
 
+void cuda_trim(CudaState *st)
+{
+    free_list(st, &st->spare);
+}
+
+cudaError_t cuda_take(CudaState *st, void **out, size_t bytes)
+{
+    cudaError_t e = allocate(st, out, bytes);
+    if (e == cudaErrorMemoryAllocation && st->spare) {
+        cuda_trim(st);
+        e = allocate(st, out, bytes);
+    }
+    if (e != cudaSuccess)
+        *out = NULL;
+    return e;
+}
+
+void cuda_give(CudaState *st, void *memory, size_t bytes)
+{
+    (void)cudaFree(memory);  // a device that is lost has nothing to give back
+    st->held -= bytes;
+}
+
+/* Weights make room for what works on them. */
 static Status new_block(CudaState *st, CudaBlock **out, size_t bytes, const char *what)
 {
     CudaBlock *b;
     TRY(describe(st, &b));
-    cudaError_t e = allocate(st, b, bytes);
-    if (e == cudaErrorMemoryAllocation && st->spare) {
-        free_list(st, &st->spare);
-        e = allocate(st, b, bytes);
-    }
+    cudaError_t e = cuda_take(st, &b->memory, bytes);
+    while (e == cudaErrorMemoryAllocation && cuda_weights_yield(st))
+        e = cuda_take(st, &b->memory, bytes);
     if (e != cudaSuccess) {
         push(&st->unused, b);
         return e == cudaErrorMemoryAllocation ? no_memory(st, bytes, what)
                                               : cuda_error(e, "cudaMalloc");
     }
     b->bytes = bytes;
-    st->held += bytes;
     *out = b;
     return OK;
 }
@@ -145,8 +168,21 @@ Status cuda_alloc(Backend *be, Tensor *t)
 void cuda_rewind(Backend *be, ArenaMark mark)
 {
     CudaState *st = cuda_state(be);
+    cuda_weights_rewind(st, mark);
     while (st->live && st->live->used_at > mark.used)
         push(&st->spare, pop(&st->live));
+}
+
+CudaBlock *cuda_scratch_mark(Backend *be)
+{
+    return cuda_state(be)->scratch;
+}
+
+void cuda_scratch_rewind(Backend *be, CudaBlock *mark)
+{
+    CudaState *st = cuda_state(be);
+    while (st->scratch != mark)
+        push(&st->spare, pop(&st->scratch));
 }
 
 static void end_scratch(CudaState *st)
