@@ -38,11 +38,15 @@ if(DQ_CUDA_FOUND)
   file(GLOB kernels CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/cuda/cuda_*.cu)
   file(GLOB hosts CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/cuda/cuda_*.c)
   list(REMOVE_ITEM hosts ${CMAKE_SOURCE_DIR}/kernels/cuda/cuda_none.c)
+  # How kernels are compiled, those of tests too.
+  function(dq_cuda_options target)
+    target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR})
+    target_compile_options(${target} PRIVATE ${codes} -lineinfo -no-compress -cudart=shared
+      -Werror=all-warnings -Xcompiler=-Wall,-Wextra,-Werror
+      -Xptxas=-warn-spills,-warn-lmem-usage)
+  endfunction()
   add_library(dq_cuda OBJECT ${kernels})
-  target_include_directories(dq_cuda PRIVATE ${CMAKE_SOURCE_DIR})
-  target_compile_options(dq_cuda PRIVATE ${codes} -lineinfo -no-compress -cudart=shared
-    -Werror=all-warnings -Xcompiler=-Wall,-Wextra,-Werror
-    -Xptxas=-warn-spills,-warn-lmem-usage)
+  dq_cuda_options(dq_cuda)
 endif()
 
 function(dq_cuda target)
