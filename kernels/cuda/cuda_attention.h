@@ -66,8 +66,8 @@ typedef struct {
     /* Recording, all NULL without it. */
     Moments       *moments;      // [T,B,R] of each row, about its mean
     uint32_t      *row_absmax;   // [T,B,R] bits of the largest finite magnitude, 0 without one
-    uint32_t      *hist;         // [M,HIST_BINS] counts of this call
-    uint32_t      *key_absmax;   // [M,longest] bits
+    uint64_t      *hist;         // [M,HIST_BINS] counts of this call, zeroed before the tiles
+    uint32_t      *key_absmax;   // [M,longest] bits, zeroed before the tiles
 } AttnCall;
 
 /* One row of logits, worked out again: query `row` of q at `position` of `sequence`, row r of
