@@ -6,6 +6,7 @@
  * head of the block, then the noise; all of them run against the same tiles of V.
  *
  * cuda_attention.c         one call: plan, memory, order of the launches
+ * cuda_attn.cuh            what its kernels share: places, masks, weights, the end of a row
  * cuda_attn_f32.cu         tiles in f32: a logit is one chain of fused multiply-adds over d in
  *                          order, times the scale: the bits of the CPU's
  * cuda_attn_bf16.cu        tiles in tensor cores
@@ -76,8 +77,7 @@ typedef struct {
     int32_t sequence, row, position, block, r;
 } AttnRow;
 
-/* Tiles of up to n queries each, on the device; in the host's memory too where wanted. The
- * longest come first. */
+/* Tiles of up to n queries each, on the device; the longest come first. */
 MUST_USE Status cuda_attn_tiles(Backend *be, const Attention *a, int32_t n, AttnTile **tiles,
                                 int64_t *n_tiles);
 
