@@ -18,6 +18,7 @@ extern "C" {
 typedef struct CudaBlas CudaBlas;        // cuda_blas.h
 typedef struct CudaBlock CudaBlock;      // cuda_memory.c
 typedef struct CudaStream CudaStream;    // cuda_weights.h
+typedef struct CudaTwin CudaTwin;        // cuda_twin.h
 
 /* Pinned memory that small and large copies go through, one half at a time: a half is
  * filled again when what was sent from it has arrived. */
@@ -47,6 +48,7 @@ typedef struct {
     size_t       limit;            // most of it, SIZE_MAX: what there is
     CudaBlas    *blas;             // NULL before its first use
     CudaStream  *weights;          // of linear layers; NULL: none yet
+    CudaTwin    *twin;             // of the tensor rounded last; NULL: none is wanted
     bool         tf32;             // products of f32 layers round to TF32, where asked for
 } CudaState;
 

@@ -169,6 +169,7 @@ void cuda_rewind(Backend *be, ArenaMark mark)
 {
     CudaState *st = cuda_state(be);
     cuda_weights_rewind(st, mark);
+    cuda_twin_rewind(st, mark);
     while (st->live && st->live->used_at > mark.used)
         push(&st->spare, pop(&st->live));
 }
