@@ -6,7 +6,7 @@
  *   for each tile of keys, each map: record_strips<...>(&rec, map, row, step, key, x, allowed)
  *   __syncthreads();
  *   record_flush(&rec);
- *   each row, by one thread: record_close(&rec, row, seen, &call.moments[..], &..row_absmax[..])
+ *   each row, by one thread: record_close(&rec, row, seen, &moments, &absmax)
  *
  * figures   record.h, of logits after the scale, before quantization, allowed entries only
  * rows      0 .. rows - 1 in the order the kernel likes; its own warp's for all keys: LANES
