@@ -1,0 +1,236 @@
+/* cuda_linear.cu - y = x W^T + bias.
+ * y[t,n] = sum_k x[t,k] w[n,k] + bias[n]
+ * shapes  x [T,K], y [T,N] f32, W [N,stride] as cuda_linear_pack.c leaves it; any T, N, K
+ * cost    2 T N K flops. T == 1 reads all of W: bound by memory; from T of some hundreds on by
+ *         the multipliers
+ * types   f32 by cuBLAS in f32 (TF32 only where CudaState.tf32 asks for it); bf16: x is rounded
+ *         once, cuBLAS multiplies bf16 and sums in f32; codes: cuda_codes.h
+ * launch  T > 1: rounding [T,K], rows of bias [T,N], cuBLAS with beta 1. T == 1: a warp for
+ *         each row of W, eight rows a block, 16 bytes a load of which four are under way
+ * sums    f32. T == 1: four a lane, then lanes; cuBLAS: its order, for which shapes and the
+ *         alignment of x and y decide
+ * NaN     any NaN in row t makes row t NaN
+ * test    tests/cuda/test_cuda_linear.c */
+#include <cuda_bf16.h>
+
+#include "kernels/cuda/cuda_blas.h"
+#include "kernels/cuda/cuda_codes.h"
+#include "kernels/cuda/cuda_launch.cuh"
+#include "kernels/cuda/cuda_linear.h"
+#include "kernels/cuda/cuda_weights.h"
+
+enum { VEC_BYTES = 16, UNDER_WAY = 4 };
+
+/* --- one row --- */
+
+/* 16 bytes of weights times as many inputs. */
+__device__ inline void add_products(float (&sum)[4], const float4 &w, const float4 &x)
+{
+    sum[0] += w.x * x.x;
+    sum[1] += w.y * x.y;
+    sum[2] += w.z * x.z;
+    sum[3] += w.w * x.w;
+}
+
+__device__ inline float low_half(uint32_t u)
+{
+    return __uint_as_float(u << 16);
+}
+
+__device__ inline float high_half(uint32_t u)
+{
+    return __uint_as_float(u & 0xffff0000u);
+}
+
+__device__ inline void add_products(float (&sum)[4], const uint4 &w, const uint4 &x)
+{
+    sum[0] += low_half(w.x) * low_half(x.x);
+    sum[1] += high_half(w.x) * high_half(x.x);
+    sum[2] += low_half(w.y) * low_half(x.y);
+    sum[3] += high_half(w.y) * high_half(x.y);
+    sum[0] += low_half(w.z) * low_half(x.z);
+    sum[1] += high_half(w.z) * high_half(x.z);
+    sum[2] += low_half(w.w) * low_half(x.w);
+    sum[3] += high_half(w.w) * high_half(x.w);
+}
+
+/* Vec: 16 bytes of f32 or bf16; rows of n_vecs. */
+template <class Vec>
+static __global__ void __launch_bounds__(BLOCK)
+row_kernel(float *y, const Vec *w, const Vec *x, const float *bias, int64_t N, int n_vecs)
+{
+    int     lane = threadIdx.x % WARP;
+    int64_t n = (int64_t)blockIdx.x * BLOCK_WARPS + threadIdx.x / WARP;
+    if (n >= N)
+        return;
+    const Vec *row = w + n * n_vecs;
+    float      sum[4] = {0, 0, 0, 0};
+    int        i = lane;
+    for (; i + (UNDER_WAY - 1) * WARP < n_vecs; i += UNDER_WAY * WARP) {
+        Vec some[UNDER_WAY];
+#pragma unroll
+        for (int j = 0; j < UNDER_WAY; j++)
+            some[j] = row[i + j * WARP];
+#pragma unroll
+        for (int j = 0; j < UNDER_WAY; j++)
+            add_products(sum, some[j], x[i + j * WARP]);
+    }
+    for (; i < n_vecs; i += WARP)
+        add_products(sum, row[i], x[i]);
+    float all = warp_sum((sum[0] + sum[2]) + (sum[1] + sum[3]));
+    if (lane == 0)
+        y[n] = all + (bias ? bias[n] : 0);
+}
+
+static Status one_row(Backend *be, float *y, const CudaInput *in, const void *w,
+                      const float *bias, int64_t n)
+{
+    cudaStream_t stream = cuda_state(be)->stream;
+    unsigned     blocks = (unsigned)ceil_div(n, BLOCK_WARPS);
+    if (in->w->dtype == DTYPE_BF16)
+        row_kernel<<<blocks, BLOCK, 0, stream>>>(y, (const uint4 *)w, (const uint4 *)in->data,
+                                                 bias, n, (int)(in->stride / 8));
+    else
+        row_kernel<<<blocks, BLOCK, 0, stream>>>(y, (const float4 *)w, (const float4 *)in->data,
+                                                 bias, n, (int)(in->stride / 4));
+    return cuda_launched("linear, one row");
+}
+
+/* --- inputs --- */
+
+/* Two numbers a thread; zeros between K and stride. */
+static __global__ void round_kernel(__nv_bfloat162 *to, const float *x, int64_t n_pairs,
+                                    int64_t K, int64_t pairs)
+{
+    for (int64_t i = grid_index(); i < n_pairs; i += grid_size()) {
+        int64_t      t = i / pairs, k = 2 * (i - t * pairs);
+        const float *from = x + t * K + k;
+        to[i] = __floats2bfloat162_rn(k < K ? from[0] : 0, k + 1 < K ? from[1] : 0);
+    }
+}
+
+static __global__ void spread_kernel(float *to, const float *x, int64_t K, int64_t stride)
+{
+    for (int64_t i = grid_index(); i < stride; i += grid_size())
+        to[i] = i < K ? x[i] : 0;
+}
+
+/* The kernel of one row reads whole 16 bytes. */
+static bool is_whole(const CudaInput *in)
+{
+    return in->x.shape[1] == in->stride && (uintptr_t)in->x.data % VEC_BYTES == 0;
+}
+
+static Status round_input(Backend *be, CudaInput *in)
+{
+    int64_t T = in->x.shape[0], K = in->x.shape[1], pairs = in->stride / 2;
+    void   *half;
+    TRY(cuda_scratch(be, &half, (size_t)(T * in->stride) * sizeof(uint16_t)));
+    round_kernel<<<grid_for(T * pairs), BLOCK, 0, cuda_state(be)->stream>>>(
+        (__nv_bfloat162 *)half, (const float *)in->x.data, T * pairs, K, pairs);
+    in->data = half;
+    return cuda_launched("rounding to bf16");
+}
+
+static Status spread_input(Backend *be, CudaInput *in)
+{
+    void *whole;
+    TRY(cuda_scratch(be, &whole, (size_t)in->stride * sizeof(float)));
+    spread_kernel<<<grid_for(in->stride), BLOCK, 0, cuda_state(be)->stream>>>(
+        (float *)whole, (const float *)in->x.data, in->x.shape[1], in->stride);
+    in->data = whole;
+    return cuda_launched("inputs to whole vectors");
+}
+
+Status cuda_input(Backend *be, CudaInput *in, const Tensor *x, const Linear *w)
+{
+    in->w = w;
+    in->x = *x;
+    in->data = NULL;
+    in->stride = cuda_linear_stride(w->dtype, w->k);
+    if (w->bits)
+        return OK;
+    if (w->dtype == DTYPE_BF16)
+        return round_input(be, in);
+    if (x->shape[0] == 1 && !is_whole(in))
+        return spread_input(be, in);
+    in->data = x->data;
+    in->stride = x->shape[0] == 1 ? in->stride : w->k;
+    return OK;
+}
+
+/* --- many rows --- */
+
+/* Columns past 2^16 blocks of them come in further steps. */
+static __global__ void bias_kernel(float *y, const float *bias, int64_t n)
+{
+    float *row = y + (int64_t)blockIdx.x * n;
+    for (int64_t i = (int64_t)blockIdx.y * BLOCK + threadIdx.x; i < n;
+         i += (int64_t)gridDim.y * BLOCK)
+        row[i] = bias[i];
+}
+
+static Status write_bias(Backend *be, float *y, const float *bias, int64_t T, int64_t n)
+{
+    dim3 grid((unsigned)T, (unsigned)i64_min(ceil_div(n, 4 * BLOCK), 1024));
+    bias_kernel<<<grid, BLOCK, 0, cuda_state(be)->stream>>>(y, bias, n);
+    return cuda_launched("rows of bias");
+}
+
+static Status many_rows(Backend *be, float *y, const CudaInput *in, const void *w,
+                        const float *bias, int64_t n)
+{
+    int64_t  T = in->x.shape[0];
+    CudaGemm g = {};
+    g.m = T, g.n = n, g.k = in->w->k;
+    g.a = in->data, g.lda = in->stride;
+    g.b = w, g.ldb = cuda_linear_stride(in->w->dtype, in->w->k), g.b_t = true;
+    g.c = y, g.ldc = n;
+    g.half = in->w->dtype == DTYPE_BF16;
+    g.tf32 = !g.half && cuda_state(be)->tf32;
+    g.alpha = 1, g.beta = bias ? 1.0f : 0.0f;
+    if (bias)
+        TRY(write_bias(be, y, bias, T, n));
+    return cuda_gemm(be, &g);
+}
+
+Status cuda_linear_block(Backend *be, float *y, const CudaInput *in, int64_t first, int64_t n)
+{
+    const Linear *w = in->w;
+    if (w->bits)
+        return cuda_codes_block(be, y, &in->x, w, first, n);
+    const void *weights;
+    TRY(cuda_weights_here(be, (CudaWeights *)w->packed, &weights));
+    size_t row = (size_t)cuda_linear_stride(w->dtype, w->k) * dtype_size(w->dtype);
+    const void  *from = (const char *)weights + (size_t)first * row;
+    const float *bias = w->bias.data ? (const float *)w->bias.data + first : NULL;
+    return in->x.shape[0] == 1 ? one_row(be, y, in, from, bias, n)
+                               : many_rows(be, y, in, from, bias, n);
+}
+
+/* So many that rounded inputs stay below 256 MiB, and places in x and y below 2^31. */
+int64_t cuda_linear_rows(const Linear *w)
+{
+    int64_t most = INT32_MAX / i64_max(w->n, w->k);
+    return i64_max(1, i64_min(most, ((int64_t)128 << 20) / w->k));
+}
+
+Status cuda_linear(Backend *be, Tensor *y, const Tensor *x, const Linear *w)
+{
+    int64_t T = x->shape[0], rows = cuda_linear_rows(w);
+    TRY(cuda_begin(be, y));
+    if (T == 0)
+        return OK;
+    if (w->bits)
+        return cuda_codes_linear(be, y, x, w);
+    CudaBlock *mark = cuda_scratch_mark(be);
+    for (int64_t first = 0; first < T; first += rows) {
+        Tensor    part = tensor_2d(DTYPE_F32, (float *)x->data + first * w->k,
+                                   i64_min(rows, T - first), w->k);
+        CudaInput in;
+        TRY(cuda_input(be, &in, &part, w));
+        TRY(cuda_linear_block(be, (float *)y->data + first * w->n, &in, 0, w->n));
+        cuda_scratch_rewind(be, mark);
+    }
+    return OK;
+}
