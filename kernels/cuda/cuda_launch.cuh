@@ -1,5 +1,5 @@
-/* cuda_launch.cuh - how kernels over many values and over rows are laid out, and sums within a
- * warp and a block in a fixed order. */
+/* cuda_launch.cuh - how kernels over many values and over rows are laid out, values four at a
+ * time, and sums within a warp and a block in a fixed order. */
 #ifndef DQ_CUDA_LAUNCH_CUH
 #define DQ_CUDA_LAUNCH_CUH
 
@@ -23,6 +23,44 @@ __device__ inline int64_t grid_index()
 __device__ inline int64_t grid_size()
 {
     return (int64_t)gridDim.x * blockDim.x;
+}
+
+/* Threads take values four at a time, 16 bytes in one access where they lie so. Which thread
+ * takes which value does not depend on how they lie: neither do sums. */
+struct Four {
+    float v[4];
+};
+
+__device__ inline bool whole_four(const float *x, int64_t i, int64_t n)
+{
+    return i + 4 <= n && (uintptr_t)(x + i) % sizeof(float4) == 0;
+}
+
+/* Values i .. i + 3 of x [n], 0 behind its end. */
+__device__ inline Four load_four(const float *x, int64_t i, int64_t n)
+{
+    Four f;
+    if (whole_four(x, i, n)) {
+        float4 v = *(const float4 *)(x + i);
+        f.v[0] = v.x, f.v[1] = v.y, f.v[2] = v.z, f.v[3] = v.w;
+    } else {
+#pragma unroll
+        for (int j = 0; j < 4; j++)
+            f.v[j] = i + j < n ? x[i + j] : 0;
+    }
+    return f;
+}
+
+__device__ inline void store_four(float *y, int64_t i, int64_t n, Four f)
+{
+    if (whole_four(y, i, n)) {
+        *(float4 *)(y + i) = make_float4(f.v[0], f.v[1], f.v[2], f.v[3]);
+    } else {
+#pragma unroll
+        for (int j = 0; j < 4; j++)
+            if (i + j < n)
+                y[i + j] = f.v[j];
+    }
 }
 
 enum { ALL_LANES = -1 };  // mask of a full warp
