@@ -1,0 +1,369 @@
+/* test_cuda_weights.c - weights that lie on the device and weights that come from the host:
+ * the same numbers either way, copied behind the work before, and both memories given back. */
+#include <dlfcn.h>
+#include <math.h>
+#include <string.h>
+
+#include "kernels/cuda/cuda_weights.h"
+#include "tests/cuda/ref_cuda.h"
+#include "tests/kernels/ref_ops.h"
+
+/* --- the runtime's calls, on their way there --- */
+
+static bool no_pinned;         // there is no pinned memory
+static int  n_pinned;          // pieces of it
+static int  n_to_device;       // copies on a stream, of weights' size
+
+cudaError_t cudaHostAlloc(void **p, size_t bytes, unsigned flags)
+{
+    cudaError_t (*real)(void **, size_t, unsigned);
+    void *found = dlsym(RTLD_NEXT, "cudaHostAlloc");
+    memcpy(&real, &found, sizeof real);
+    if (no_pinned)
+        return cudaErrorMemoryAllocation;
+    n_pinned++;
+    return real(p, bytes, flags);
+}
+
+cudaError_t cudaFreeHost(void *p)
+{
+    cudaError_t (*real)(void *);
+    void *found = dlsym(RTLD_NEXT, "cudaFreeHost");
+    memcpy(&real, &found, sizeof real);
+    n_pinned--;
+    return real(p);
+}
+
+enum { N = 96, LAYERS = 6, BYTES = N * N * 4, T = 3 };
+
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
+                            cudaStream_t stream)
+{
+    cudaError_t (*real)(void *, const void *, size_t, enum cudaMemcpyKind, cudaStream_t);
+    void *found = dlsym(RTLD_NEXT, "cudaMemcpyAsync");
+    memcpy(&real, &found, sizeof real);
+    n_to_device += kind == cudaMemcpyHostToDevice && bytes == BYTES;
+    return real(to, from, bytes, kind, stream);
+}
+
+/* --- a chain of layers: the output of each is the input of the next --- */
+
+typedef struct {
+    Arena   arena;
+    Backend be;
+    float  *w[LAYERS];
+    Linear  layer[LAYERS];
+    Tensor  x, y[LAYERS];
+    float  *got;     // [LAYERS,T,N]
+} Case;
+
+static Status case_open(Case *c)
+{
+    for (int i = 0; i < LAYERS; i++)
+        c->w[i] = ref_normal(&c->arena, N, N, 1 + (uint64_t)i).data;
+    ARENA_NEW(c->got, &c->arena, LAYERS * T * N);
+    TRY(ref_cuda_tensor(&c->be, &c->x, ref_normal(&c->arena, T, N, 99).data, T, N, 0));
+    for (int i = 0; i < LAYERS; i++)
+        TRY(ref_cuda_empty(&c->be, &c->y[i], T, N, 0));
+    return OK;
+}
+
+static Status pack(Case *c)
+{
+    for (int i = 0; i < LAYERS; i++)
+        TRY(op_linear_pack(&c->be, &c->layer[i], c->w[i], NULL, N, N, DTYPE_F32));
+    return OK;
+}
+
+static Status pass(Case *c)
+{
+    for (int i = 0; i < LAYERS; i++)
+        TRY(op_linear(&c->be, &c->y[i], i ? &c->y[i - 1] : &c->x, &c->layer[i]));
+    return OK;
+}
+
+static Status read(Case *c)
+{
+    bool whole;
+    for (int i = 0; i < LAYERS; i++) {
+        TRY(ref_cuda_read(&c->be, c->got + i * T * N, &c->y[i], &whole));
+        if (!whole)
+            FAIL(ERR_RANGE, "a guard of layer %d is gone", i);
+    }
+    return OK;
+}
+
+static int on_device(const Case *c)
+{
+    int n = 0;
+    for (int i = 0; i < LAYERS; i++)
+        n += ((CudaWeights *)c->layer[i].packed)->device != NULL;
+    return n;
+}
+
+static void case_close(Case *c)
+{
+    backend_close(&c->be);
+    arena_close(&c->arena);
+}
+
+/* Room for `bytes` more than is held, of which half is for activations. */
+static void limit(Case *c, size_t bytes)
+{
+    CudaState *st = cuda_state(&c->be);
+    cuda_trim(st);
+    st->limit = 2 * (st->held + bytes);
+}
+
+/* What all layers give where all of them stay, the measure of the others. */
+static Status staying(Case *c, float *want)
+{
+    TRY(case_open(c));
+    TRY(pack(c));
+    TRY(pass(c));
+    TRY(read(c));
+    memcpy(want, c->got, LAYERS * T * N * sizeof *want);
+    return OK;
+}
+
+static float want[LAYERS * T * N];
+
+TEST(weights_stay_where_there_is_room)
+{
+    Case c = {0};
+    T_GPU(&c.be);
+    T_STATUS_OK(staying(&c, want));
+    T_OK(on_device(&c) == LAYERS);
+    T_OK(isfinite(want[LAYERS * T * N - 1]));
+    case_close(&c);
+    T_OK(n_pinned == 0);
+}
+
+/* However many of them stay, several passes give the bits that they give when all do. */
+static void check_limit(size_t bytes, int stay, bool pinned)
+{
+    Case c = {0};
+    T_GPU(&c.be);
+    T_STATUS_OK(staying(&c, want));
+    case_close(&c);
+    c = (Case){0};
+    T_GPU(&c.be);
+    T_STATUS_OK(case_open(&c));
+    limit(&c, bytes);
+    no_pinned = !pinned;
+    T_STATUS_OK(pack(&c));
+    no_pinned = false;
+    T_OK(on_device(&c) == stay);
+    for (int i = 0; i < 3; i++) {
+        T_STATUS_OK(pass(&c));
+        T_STATUS_OK(read(&c));
+        T_OK(memcmp(c.got, want, sizeof want) == 0);
+    }
+    T_OK(cuda_state(&c.be)->held <= cuda_state(&c.be)->limit);
+    case_close(&c);
+    T_OK(n_pinned == 0);
+}
+
+TEST(weights_that_do_not_fit_come_when_they_are_used)
+{
+    check_limit(BYTES, 0, true);
+    check_limit(2 * BYTES, 0, true);         // two slots
+    check_limit(4 * BYTES + 99, 2, true);
+    check_limit(5 * BYTES, 3, true);
+}
+
+TEST(weights_come_from_memory_that_is_not_pinned)
+{
+    check_limit(3 * BYTES, 1, false);
+}
+
+/* Passes without a wait between them: a slot that is filled too early, or read too early,
+ * shows. */
+TEST(many_passes_run_behind_each_other)
+{
+    Case c = {0};
+    T_GPU(&c.be);
+    T_STATUS_OK(staying(&c, want));
+    case_close(&c);
+    c = (Case){0};
+    T_GPU(&c.be);
+    T_STATUS_OK(case_open(&c));
+    limit(&c, BYTES);
+    T_STATUS_OK(pack(&c));
+    for (int i = 0; i < 4; i++)
+        T_STATUS_OK(pass(&c));
+    T_STATUS_OK(read(&c));
+    T_OK(memcmp(c.got, want, sizeof want) == 0);
+    case_close(&c);
+}
+
+/* Each comes once a pass, from the second pass on one layer ahead: when it ends, the first of
+ * the next is under way. Two that take turns, as two heads do, are both there. */
+TEST(weights_come_once_a_pass)
+{
+    Case c = {0};
+    T_GPU(&c.be);
+    T_STATUS_OK(case_open(&c));
+    limit(&c, BYTES);
+    T_STATUS_OK(pack(&c));
+    n_to_device = 0;
+    T_STATUS_OK(pass(&c));
+    T_OK(n_to_device == LAYERS);
+    for (int i = 2; i < 5; i++) {
+        T_STATUS_OK(pass(&c));
+        T_OK(n_to_device == i * LAYERS + 1);
+    }
+    for (int i = 0; i < 10; i++) {
+        T_STATUS_OK(op_linear(&c.be, &c.y[0], &c.x, &c.layer[i % 2]));
+        if (i == 3)
+            n_to_device = 0;
+    }
+    T_OK(n_to_device == 0);
+    case_close(&c);
+}
+
+/* Any order of use, with a guess that is wrong most of the time. */
+TEST(any_order_gives_the_same)
+{
+    Case     c = {0}, all = {0};
+    uint64_t seed = 3;
+    float    one[T * N], other[T * N];
+    T_GPU(&c.be);
+    T_GPU(&all.be);
+    T_STATUS_OK(staying(&all, want));
+    T_STATUS_OK(case_open(&c));
+    limit(&c, 3 * BYTES);
+    T_STATUS_OK(pack(&c));
+    T_OK(on_device(&c) == 1);
+    for (int round = 0; round < 20; round++) {
+        int i = 1 + (int)((check_uniform(&seed) + 1) / 2 * (LAYERS - 1));
+        T_STATUS_OK(op_linear(&c.be, &c.y[0], &c.x, &c.layer[0]));
+        T_STATUS_OK(op_linear(&all.be, &all.y[0], &all.x, &all.layer[0]));
+        T_STATUS_OK(op_linear(&c.be, &c.y[1], &c.y[0], &c.layer[i]));
+        T_STATUS_OK(op_linear(&all.be, &all.y[1], &all.y[0], &all.layer[i]));
+        if (round % 7)
+            continue;
+        bool whole;
+        T_STATUS_OK(ref_cuda_read(&c.be, one, &c.y[1], &whole));
+        T_STATUS_OK(ref_cuda_read(&all.be, other, &all.y[1], &whole));
+        T_OK(memcmp(one, other, sizeof one) == 0);
+    }
+    case_close(&c);
+    case_close(&all);
+}
+
+/* A large one stays and small ones go, whose slots are small; a small one that comes later
+ * moves nobody. */
+TEST(large_matrices_stay_before_small_ones)
+{
+    Case   c = {0};
+    Linear large, small;
+    Tensor y;
+    bool   whole;
+    T_GPU(&c.be);
+    T_STATUS_OK(staying(&c, want));
+    case_close(&c);
+    c = (Case){0};
+    T_GPU(&c.be);
+    T_STATUS_OK(case_open(&c));
+    float *w = ref_normal(&c.arena, 5 * N, N, 50).data;
+    T_STATUS_OK(ref_cuda_empty(&c.be, &y, T, 5 * N, 0));
+    limit(&c, 8 * BYTES);
+    T_STATUS_OK(pack(&c));
+    T_OK(on_device(&c) == LAYERS);
+    T_STATUS_OK(op_linear_pack(&c.be, &large, w, NULL, 5 * N, N, DTYPE_F32));
+    T_OK(((CudaWeights *)large.packed)->device && on_device(&c) == 1);
+    T_STATUS_OK(op_linear_pack(&c.be, &small, w, NULL, N, N, DTYPE_F32));
+    T_OK(!((CudaWeights *)small.packed)->device && on_device(&c) == 1);
+    T_STATUS_OK(pass(&c));
+    T_STATUS_OK(op_linear(&c.be, &y, &c.x, &large));
+    T_STATUS_OK(read(&c));
+    T_OK(memcmp(c.got, want, sizeof want) == 0);
+    float *got = ref_guarded(&c.arena, T * 5 * N);
+    T_STATUS_OK(ref_cuda_read(&c.be, got, &y, &whole));
+    T_OK(whole && isfinite(got[0]));
+    T_STATUS_OK(op_linear(&c.be, &c.y[0], &c.x, &small));
+    T_STATUS_OK(read(&c));
+    for (int t = 0; t < T; t++)
+        T_OK(memcmp(c.got + t * N, got + t * 5 * N, N * sizeof *got) == 0);
+    case_close(&c);
+    T_OK(n_pinned == 0);
+}
+
+TEST(weights_make_room_for_activations)
+{
+    Case   c = {0};
+    Tensor big;
+    T_GPU(&c.be);
+    T_STATUS_OK(staying(&c, want));
+    CudaState *st = cuda_state(&c.be);
+    cuda_trim(st);
+    st->limit = st->held + BYTES;
+    T_STATUS_OK(backend_tensor(&c.be, &big, 1, (int64_t[]){3 * N * N}));
+    T_OK(on_device(&c) == LAYERS - 2);
+    T_FAILS(backend_tensor(&c.be, &big, 1, (int64_t[]){9 * N * N}), ERR_MEMORY,
+            "out of memory on the GPU: a tensor [82944] of F32");
+    T_STATUS_OK(backend_tensor(&c.be, &big, 1, (int64_t[]){1}));
+    st->limit += 2 * BYTES;
+    T_STATUS_OK(pass(&c));
+    T_STATUS_OK(read(&c));
+    T_OK(memcmp(c.got, want, sizeof want) == 0);
+    case_close(&c);
+    T_OK(n_pinned == 0);
+}
+
+/* Both memories, and what is left still runs. */
+TEST(rewind_gives_weights_back)
+{
+    for (int tight = 0; tight < 2; tight++) {
+        Case   c = {0};
+        Linear more[3];
+        T_GPU(&c.be);
+        T_STATUS_OK(case_open(&c));
+        if (tight)
+            limit(&c, 3 * BYTES + 9999);
+        T_STATUS_OK(pack(&c));
+        T_STATUS_OK(pass(&c));
+        T_STATUS_OK(read(&c));
+        cuda_trim(cuda_state(&c.be));
+        size_t held = cuda_state(&c.be)->held;
+        int    pinned = n_pinned;
+        ArenaMark mark = backend_mark(&c.be);
+        for (int i = 0; i < 3; i++)
+            T_STATUS_OK(op_linear_pack(&c.be, &more[i], c.w[i], c.w[0], N, N, DTYPE_F32));
+        T_OK(tight ? n_pinned > pinned : cuda_state(&c.be)->held > held);
+        for (int i = 0; i < 3; i++)
+            T_STATUS_OK(op_linear(&c.be, &c.y[i], &c.x, &more[i]));
+        backend_rewind(&c.be, mark);
+        cuda_trim(cuda_state(&c.be));
+        T_OK(n_pinned == pinned && cuda_state(&c.be)->held == held);
+        memcpy(want, c.got, sizeof want);
+        T_STATUS_OK(pass(&c));
+        T_STATUS_OK(read(&c));
+        T_OK(memcmp(c.got, want, sizeof want) == 0);
+        case_close(&c);
+        T_OK(n_pinned == 0);
+    }
+}
+
+TEST(no_room_at_all_is_said)
+{
+    Case c = {0};
+    T_GPU(&c.be);
+    T_STATUS_OK(case_open(&c));
+    cuda_trim(cuda_state(&c.be));
+    cuda_state(&c.be)->limit = cuda_state(&c.be)->held + 100;
+    no_pinned = true;
+    arena_fail_at(3);
+    Status s = op_linear_pack(&c.be, &c.layer[0], c.w[0], NULL, N, N, DTYPE_F32);
+    arena_fail_at(0);
+    no_pinned = false;
+    T_OK(s == ERR_MEMORY && strstr(status_text(), "have room neither on the GPU nor beside"));
+    T_STATUS_OK(pack(&c));
+    T_FAILS(op_linear(&c.be, &c.y[0], &c.x, &c.layer[0]), ERR_MEMORY,
+            "two slots of 0.00 GiB, which do not either");
+    cuda_state(&c.be)->limit = SIZE_MAX;
+    T_STATUS_OK(pass(&c));
+    case_close(&c);
+    T_OK(n_pinned == 0);
+}
