@@ -192,6 +192,8 @@ TEST(many_passes_run_behind_each_other)
     T_STATUS_OK(pack(&c));
     for (int i = 0; i < 4; i++)
         T_STATUS_OK(pass(&c));
+    /* What copies do not wait for has now not happened. */
+    T_OK(cudaStreamSynchronize(cuda_state(&c.be)->ahead) == cudaSuccess);
     T_STATUS_OK(read(&c));
     T_OK(memcmp(c.got, want, sizeof want) == 0);
     case_close(&c);
@@ -301,6 +303,7 @@ TEST(weights_make_room_for_activations)
     st->limit = st->held + BYTES;
     T_STATUS_OK(backend_tensor(&c.be, &big, 1, (int64_t[]){3 * N * N}));
     T_OK(on_device(&c) == LAYERS - 2);
+    T_OK(((CudaWeights *)c.layer[LAYERS - 1].packed)->device);  // in use, for all we know
     T_FAILS(backend_tensor(&c.be, &big, 1, (int64_t[]){9 * N * N}), ERR_MEMORY,
             "out of memory on the GPU: a tensor [82944] of F32");
     T_STATUS_OK(backend_tensor(&c.be, &big, 1, (int64_t[]){1}));
