@@ -1,35 +1,27 @@
-/* cuda_act.cuh - activations of one value; exp and erfc are CUDA's accurate ones. */
+/* cuda_act.cuh - activations of one value, those of cpu_rows_isa.c bit for bit where the CPU
+ * has fused multiply-adds. NaN stays; -inf gives NaN but for relu. */
 #ifndef DQ_CUDA_ACT_CUH
 #define DQ_CUDA_ACT_CUH
 
-#include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/cuda_math.cuh"
 
-/* x / (1 + exp(z)); what exp gives below -87 is nothing beside 1. */
-__device__ inline float act_over(float x, float z)
-{
-    return x / (1 + expf(fmaxf(-87, z)));
-}
-
-/* -inf gives NaN, as on the CPU. */
 __device__ inline float act_silu(float x)
 {
-    return act_over(x, -x);
+    return x / (math_exp(-x) + 1);
 }
 
-/* x Phi(x), Phi with all its digits at either end: beyond -13 it is 0 but for subnormals, from
- * 6 on it is 1. */
 __device__ inline float act_gelu(float x)
 {
-    return x * (x < -13 ? 0 : normcdff(fminf(x, 6)));
+    return x * math_normal_cdf(x);
 }
 
 /* 0.5 x (1 + tanh(u)) = x / (1 + exp(-2u)), u = sqrt(2/pi) (x + 0.044715 x^3) */
 __device__ inline float act_gelu_tanh(float x)
 {
-    return act_over(x, -1.5957691216057308f * fmaf(x * x * x, 0.044715f, x));
+    float cubic = fmaf(x * x * x, 0.044715f, x);
+    return x / (math_exp(cubic * -1.5957691216057308f) + 1);
 }
 
-/* NaN stays. */
 __device__ inline float act_relu(float x)
 {
     return x <= 0 ? 0 : x;

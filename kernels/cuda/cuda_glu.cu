@@ -3,7 +3,7 @@
  * shapes  gate, up [T,F] f32; any
  * cost    12TF bytes, 20 to 50 instructions a value: memory bound
  * launch  blocks of 256, four values a thread at a time
- * sums    none
+ * sums    none; the bits of CPUs with fused multiply-adds
  * NaN     stays in its place
  * test    tests/cuda/test_cuda_rows.c */
 #include "kernels/cuda/cuda_act.cuh"

@@ -143,7 +143,8 @@ static void check_rope(Backend *be, Backend *cpu, int64_t heads, int64_t d, int6
     Arena   arena = {0};
     int64_t C = heads * d, n = ROPE_T * C;
     Tensor  host = ref_normal(&arena, ROPE_T, C, 8), x, cs, sn;
-    Tensor  hcs = ref_normal(&arena, ROPE_P, half, 1), hsn = ref_normal(&arena, ROPE_P, half, 2);
+    Tensor  hcs = ref_normal(&arena, ROPE_P, half, 1);
+    Tensor  hsn = ref_normal(&arena, ROPE_P, half, 2);
     float  *got = ref_guarded(&arena, n);
     int32_t positions[ROPE_T];
     bool    whole;
@@ -226,6 +227,31 @@ TEST(glu_agrees_with_double)
                 check_glu(&be, (Activation)act, LENGTHS[i], SHIFTS[i % N_SHIFTS], two);
                 backend_rewind(&be, mark);
             }
+    backend_close(&be);
+}
+
+/* All magnitudes; of CPUs with fused multiply-adds. */
+TEST(glu_gives_the_bits_of_the_cpu)
+{
+    enum { N = 4001 };
+    Backend be, cpu;
+    T_GPU(&be);
+    T_STATUS_OK(backend_open(&cpu, "cpu", 1));
+    for (int act = 0; act < N_ACTS && cpu_isa() != CPU_PLAIN; act++) {
+        Arena  arena = {0};
+        Tensor gate, up, host = ref_empty(&arena, 1, N), by = ref_normal(&arena, 1, N, 9);
+        float *got = ref_guarded(&arena, N);
+        bool   whole;
+        fill_gate(host.data, N);
+        T_STATUS_OK(ref_cuda_tensor(&be, &gate, host.data, 1, N, 1));
+        T_STATUS_OK(ref_cuda_tensor(&be, &up, by.data, 1, N, 0));
+        T_STATUS_OK(op_glu(&be, &gate, &up, (Activation)act));
+        T_STATUS_OK(op_glu(&cpu, &host, &by, (Activation)act));
+        T_STATUS_OK(ref_cuda_read(&be, got, &gate, &whole));
+        T_OK(same_bits(got, host.data, N));
+        arena_close(&arena);
+    }
+    backend_close(&cpu);
     backend_close(&be);
 }
 
