@@ -208,16 +208,9 @@ Status cuda_linear_block(Backend *be, float *y, const CudaInput *in, int64_t fir
                                : many_rows(be, y, in, from, bias, n);
 }
 
-/* So many that rounded inputs stay below 256 MiB, and places in x and y below 2^31. */
-int64_t cuda_linear_rows(const Linear *w)
-{
-    int64_t most = INT32_MAX / i64_max(w->n, w->k);
-    return i64_max(1, i64_min(most, ((int64_t)128 << 20) / w->k));
-}
-
 Status cuda_linear(Backend *be, Tensor *y, const Tensor *x, const Linear *w)
 {
-    int64_t T = x->shape[0], rows = cuda_linear_rows(w);
+    int64_t T = x->shape[0], rows = cuda_linear_rows(w, w->n);
     TRY(cuda_begin(be, y));
     if (T == 0)
         return OK;

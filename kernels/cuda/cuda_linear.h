@@ -24,10 +24,16 @@ typedef struct {
     int64_t       stride;
 } CudaInput;
 
-/* Rounded where the layer wants that, in scratch of the operation at work. At most
- * cuda_linear_rows rows. */
+/* Rows to take at a time with n outputs: rounded ones stay below 256 MiB, places below 2^31. */
+static inline int64_t cuda_linear_rows(const Linear *w, int64_t n)
+{
+    int64_t most = INT32_MAX / (n > w->k ? n : w->k), half = ((int64_t)128 << 20) / w->k;
+    most = most < half ? most : half;
+    return most > 1 ? most : 1;
+}
+
+/* Rounded where the layer wants that, in scratch of the operation at work. */
 MUST_USE Status cuda_input(Backend *be, CudaInput *in, const Tensor *x, const Linear *w);
-int64_t         cuda_linear_rows(const Linear *w);
 /* y [T,n] = outputs first .. first + n of the layer, with their bias; first is a multiple of
  * 256. Calls no cuda_begin, keeps no scratch. One row goes another way than more. */
 MUST_USE Status cuda_linear_block(Backend *be, float *y, const CudaInput *in, int64_t first,

@@ -15,9 +15,6 @@ TODO(cuda_codes_block, P Backend *be, P float *y, P const Tensor *x, P const Lin
      P int64_t first, P int64_t n)
 TODO(cuda_attention, P Backend *be, P Tensor *out, P const Tensor *q, P const Tensor *k,
      P const Tensor *v, P const Attention *a)
-TODO(cuda_score, P Backend *be, P const Tensor *x, P const Linear *head,
-     P const int32_t *targets, P float *logprob, P int32_t *best)
-TODO(cuda_divergence, P Backend *be, P const HeadPair *p)
 
 #include "kernels/cuda/cuda_attention.h"
 

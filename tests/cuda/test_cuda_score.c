@@ -1,0 +1,263 @@
+/* test_cuda_score.c - log_softmax of the last layer on the GPU against double; V on both sides
+ * of spans (4096), T of one row and of a chunk. */
+#include <math.h>
+#include <string.h>
+
+#include "tests/cuda/ref_cuda.h"
+#include "tests/kernels/ref_ops.h"
+
+typedef struct {
+    Arena    arena;
+    Backend  be;
+    Tensor   x;
+    float   *host_x, *w, *bias;
+    Linear   head;
+    int32_t *targets, *best;
+    float   *logprob;
+    double  *logits;  // [T,V]
+    double   loss;
+} Case;
+
+static Status case_open(Case *c, int64_t T, int64_t V, int64_t K, Dtype dtype)
+{
+    c->host_x = ref_normal(&c->arena, T, K, 1).data;
+    c->w = ref_normal(&c->arena, V, K, 2).data;
+    c->bias = ref_normal(&c->arena, 1, V, 3).data;
+    c->targets = arena_alloc(&c->arena, T, sizeof *c->targets);
+    c->best = arena_alloc(&c->arena, T, sizeof *c->best);
+    c->logprob = ref_guarded(&c->arena, T);
+    c->logits = arena_alloc(&c->arena, T * V, sizeof *c->logits);
+    c->loss = ref_linear(c->logits, c->host_x, c->w, c->bias, T, V, K, dtype);
+    for (int64_t t = 0; t < T; t++)
+        c->targets[t] = t % 3 == 1 ? -1 : (int32_t)((t * 7919) % V);
+    TRY(ref_cuda_exact(&c->be, &c->x, c->host_x, T, K));
+    return op_linear_pack(&c->be, &c->head, c->w, c->bias, V, K, dtype);
+}
+
+static void case_close(Case *c)
+{
+    backend_close(&c->be);
+    arena_close(&c->arena);
+}
+
+static void check_size(int64_t T, int64_t V, int64_t K, Dtype dtype)
+{
+    Case c = {0};
+    T_GPU(&c.be);
+    T_STATUS_OK(case_open(&c, T, V, K, dtype));
+    for (int with_best = 1; with_best >= 0; with_best--) {
+        T_STATUS_OK(op_score(&c.be, &c.x, &c.head, c.targets, c.logprob,
+                             with_best ? c.best : NULL));
+        T_OK(ref_guards_hold(c.logprob, T));
+        for (int64_t t = 0; t < T; t++) {
+            const double *row = c.logits + t * V;
+            double        want = c.targets[t] < 0 ? 0 : ref_logprob(row, V, c.targets[t]);
+            /* The logits' own loss twice over, exp and its sum (2^-22). */
+            T_NEAR(c.logprob[t], want, 4 * c.loss + 1e-6 + fabs(want) * 2.4e-7);
+            /* Near ties may go either way. */
+            T_NEAR(row[c.best[t]], row[ref_best(row, V)], 4 * c.loss);
+            c.logprob[t] = NAN;
+        }
+    }
+    case_close(&c);
+}
+
+static void check_sizes(Dtype dtype)
+{
+    check_size(1, 5, 3, dtype);
+    check_size(1, 300, 33, dtype);
+    check_size(2, 64, 16, dtype);
+    check_size(35, 65, 20, dtype);
+    check_size(5, 4095, 8, dtype);
+    check_size(6, 4097, 8, dtype);
+    check_size(1, 8193, 7, dtype);
+    check_size(9, 9001, 9, dtype);
+}
+
+TEST(score_f32_agrees_with_double)
+{
+    check_sizes(DTYPE_F32);
+}
+
+TEST(score_bf16_agrees_with_double)
+{
+    check_sizes(DTYPE_BF16);
+}
+
+/* 64 MiB of logits are 4096 rows of one span: more rows come in chunks, and fewer rows take
+ * several products too where spans are many. A narrow vocabulary keeps this small. */
+TEST(rows_come_in_chunks)
+{
+    enum { T = 4100, V = 3, K = 2 };
+    Case c = {0};
+    T_GPU(&c.be);
+    T_STATUS_OK(case_open(&c, T, V, K, DTYPE_BF16));
+    T_STATUS_OK(op_score(&c.be, &c.x, &c.head, c.targets, c.logprob, c.best));
+    for (int64_t t = 0; t < T; t++) {
+        const double *row = c.logits + t * V;
+        double        want = c.targets[t] < 0 ? 0 : ref_logprob(row, V, c.targets[t]);
+        T_NEAR(c.logprob[t], want, 4 * c.loss + 1e-6);
+        T_NEAR(row[c.best[t]], row[ref_best(row, V)], 4 * c.loss);
+    }
+    case_close(&c);
+}
+
+TEST(score_takes_several_products_a_chunk)
+{
+    enum { T = 2050, V = 4100, K = 1 };
+    Case c = {0};
+    T_GPU(&c.be);
+    T_STATUS_OK(case_open(&c, T, V, K, DTYPE_F32));
+    for (int t = 0; t < T; t++)
+        c.targets[t] = t == 3 ? 4099 : t == 2049 ? 7 : -1;
+    T_STATUS_OK(op_score(&c.be, &c.x, &c.head, c.targets, c.logprob, NULL));
+    for (int64_t t = 0; t < T; t++) {
+        const double *row = c.logits + t * V;
+        double        want = c.targets[t] < 0 ? 0 : ref_logprob(row, V, c.targets[t]);
+        T_NEAR(c.logprob[t], want, 4 * c.loss + 1e-6);
+    }
+    case_close(&c);
+}
+
+/* Rows without a target are left out where nobody wants their best: those that are left are
+ * found again. */
+TEST(rows_nobody_asks_for_are_zero)
+{
+    enum { T = 20, V = 50, K = 7 };
+    Case c = {0};
+    T_GPU(&c.be);
+    T_STATUS_OK(case_open(&c, T, V, K, DTYPE_F32));
+    for (int t = 0; t < T; t++) {
+        c.targets[t] = t == 7 || t == 19 ? t : -5;
+        if (c.targets[t] < 0)  // what is not read does not count
+            for (int k = 0; k < K; k++)
+                c.host_x[t * K + k] = NAN;
+    }
+    T_STATUS_OK(backend_upload(&c.be, &c.x, c.host_x));
+    T_STATUS_OK(op_score(&c.be, &c.x, &c.head, c.targets, c.logprob, NULL));
+    for (int t = 0; t < T; t++)
+        T_NEAR(c.logprob[t], t == 7 || t == 19 ? ref_logprob(c.logits + t * V, V, t) : 0,
+               4 * c.loss + 1e-6);
+    for (int t = 0; t < T; t++)
+        c.targets[t] = -1;
+    memset(c.logprob, 1, T * sizeof *c.logprob);
+    T_STATUS_OK(op_score(&c.be, &c.x, &c.head, c.targets, c.logprob, NULL));
+    for (int t = 0; t < T; t++)
+        T_OK(c.logprob[t] == 0);
+    case_close(&c);
+}
+
+/* Logits by hand: K = 1 and x = 1, so the weights are the logits. */
+static Status by_hand(Case *c, int64_t V, const float *logits)
+{
+    TRY(case_open(c, 2, V, 1, DTYPE_F32));
+    c->targets[0] = c->targets[1] = 0;
+    TRY(backend_upload(&c->be, &c->x, (const float[]){1, 1}));
+    return op_linear_pack(&c->be, &c->head, logits, NULL, V, 1, DTYPE_F32);
+}
+
+TEST(score_takes_the_first_of_equal_logits)
+{
+    enum { V = 9000 };
+    static float logits[V];
+    const int    PLACES[][2] = {{3, 4}, {63, 64}, {255, 256}, {100, 4096}, {4095, 8999}};
+    for (int i = 0; i < 5; i++) {
+        Case c = {0};
+        memset(logits, 0, sizeof logits);
+        logits[PLACES[i][0]] = logits[PLACES[i][1]] = 2;
+        T_GPU(&c.be);
+        T_STATUS_OK(by_hand(&c, V, logits));
+        T_STATUS_OK(op_score(&c.be, &c.x, &c.head, c.targets, c.logprob, c.best));
+        T_OK(c.best[0] == PLACES[i][0] && c.best[1] == PLACES[i][0]);
+        T_NEAR(c.logprob[0], -log(V - 2 + 2 * exp(2)), 1e-6);
+        case_close(&c);
+    }
+}
+
+TEST(score_of_nan_and_infinite_logits)
+{
+    enum { V = 5000 };
+    static float logits[V];
+    Case c = {0};
+    for (int i = 0; i < V; i++)
+        logits[i] = i == 4800 ? NAN : i == 4900 ? 3 : 0;
+    T_GPU(&c.be);
+    T_STATUS_OK(by_hand(&c, V, logits));
+    T_STATUS_OK(op_score(&c.be, &c.x, &c.head, c.targets, c.logprob, c.best));
+    T_OK(isnan(c.logprob[0]) && c.best[0] == 4900);
+    case_close(&c);
+
+    c = (Case){0};
+    logits[4800] = INFINITY;
+    T_GPU(&c.be);
+    T_STATUS_OK(by_hand(&c, V, logits));
+    T_STATUS_OK(op_score(&c.be, &c.x, &c.head, c.targets, c.logprob, c.best));
+    T_OK(isnan(c.logprob[0]) && c.best[0] == 4800);
+    case_close(&c);
+
+    /* -inf is a word that cannot come; whole spans of them too. */
+    c = (Case){0};
+    for (int i = 0; i < V; i++)
+        logits[i] = i < 4500 ? -INFINITY : 1;
+    T_GPU(&c.be);
+    T_STATUS_OK(by_hand(&c, V, logits));
+    c.targets[1] = 4600;
+    T_STATUS_OK(op_score(&c.be, &c.x, &c.head, c.targets, c.logprob, c.best));
+    T_OK(c.logprob[0] == -INFINITY && c.best[0] == 4500);
+    T_NEAR(c.logprob[1], -log(500), 1e-6);
+    case_close(&c);
+
+    c = (Case){0};
+    for (int i = 0; i < V; i++)
+        logits[i] = i % 2 ? -INFINITY : NAN;
+    T_GPU(&c.be);
+    T_STATUS_OK(by_hand(&c, V, logits));
+    T_STATUS_OK(op_score(&c.be, &c.x, &c.head, c.targets, c.logprob, c.best));
+    T_OK(isnan(c.logprob[0]) && c.best[0] == 0);
+    case_close(&c);
+}
+
+/* Logits of hundreds must not overflow, nor small ones vanish beside them. */
+TEST(score_of_large_logits)
+{
+    float logits[3] = {-500, 1000, 999};
+    Case  c = {0};
+    T_GPU(&c.be);
+    T_STATUS_OK(by_hand(&c, 3, logits));
+    c.targets[1] = 2;
+    T_STATUS_OK(op_score(&c.be, &c.x, &c.head, c.targets, c.logprob, c.best));
+    T_NEAR(c.logprob[0], -1500 - log1p(exp(-1)), 1e-4);
+    T_NEAR(c.logprob[1], -1 - log1p(exp(-1)), 1e-6);
+    case_close(&c);
+}
+
+TEST(score_of_no_rows_is_fine)
+{
+    Case c = {0};
+    T_GPU(&c.be);
+    T_STATUS_OK(case_open(&c, 1, 10, 4, DTYPE_F32));
+    c.x.shape[0] = 0;
+    T_STATUS_OK(op_score(&c.be, &c.x, &c.head, c.targets, c.logprob, c.best));
+    T_OK(isnan(c.logprob[0]));
+    case_close(&c);
+}
+
+TEST(score_survives_every_failed_allocation)
+{
+    for (int k = 1; k < 40; k++) {
+        Case c = {0};
+        T_GPU(&c.be);
+        T_STATUS_OK(case_open(&c, 40, 300, 20, DTYPE_BF16));
+        arena_fail_at(k);
+        Status s = op_score(&c.be, &c.x, &c.head, c.targets, c.logprob, NULL);
+        arena_fail_at(0);
+        T_OK(s == OK || (s == ERR_MEMORY && strstr(status_text(), "out of memory")));
+        T_STATUS_OK(op_score(&c.be, &c.x, &c.head, c.targets, c.logprob, c.best));
+        case_close(&c);
+        if (s == OK) {
+            T_OK(k > 2);
+            return;
+        }
+    }
+    T_OK(!"the loop should end by success");
+}
