@@ -1,7 +1,8 @@
 /* cuda_attn_second.cu - attention weights of chosen rows, a second time.
  * figures   ShareRecord of the rows asked for, of each head with its noise map; MapWindow,
  *           whole. Out of reach weights are 0
- * shapes    any; rows in pieces whose logits fit in PIECE bytes
+ * shapes    any; rows in pieces whose logits fit in PIECE bytes, or in a quarter of what a limit
+ *           on device memory leaves
  * cost      the logits of those rows again; then 8 bytes, an exp and about 15 operations in
  *           double a key and head: bound by doubles on a GPU that has few, else by memory
  * launch    a block of 256 a query and head
@@ -300,6 +301,14 @@ typedef struct {
     ShareRecord *shares;      // [n_samples,H]
 } ShareRoom;
 
+/* Bytes for the logits of a piece. */
+static int64_t piece_bytes(const CudaState *st)
+{
+    if (st->limit == SIZE_MAX)
+        return PIECE;
+    return st->held < st->limit ? i64_min(PIECE, (int64_t)(st->limit - st->held) / 4) : 0;
+}
+
 static Status make_room(Backend *be, const Attention *a, const AttnCall *c,
                         const ShareQueries *all, ShareRoom *room)
 {
@@ -307,8 +316,8 @@ static Status make_room(Backend *be, const Attention *a, const AttnCall *c,
     if (all->n_shown)
         shown = a->n_heads * (a->n_maps + 1) * a->window->n_positions;
     int64_t each = maps * c->longest + shown;
-    room->step = i64_min(i64_max(PIECE / (int64_t)sizeof(float) / each, 1), MOST_QUERIES);
-    room->step = i64_min(room->step, all->n);
+    int64_t fit = piece_bytes(cuda_state(be)) / (int64_t)sizeof(float) / each;
+    room->step = i64_min(i64_max(fit, 1), i64_min(all->n, MOST_QUERIES));
     TRY(cuda_sent(be, (void **)&room->queries, all->at, (size_t)all->n * sizeof *all->at));
     TRY(cuda_scratch(be, (void **)&room->rows, (size_t)(room->step * maps) *
                                                sizeof *room->rows));

@@ -37,7 +37,7 @@ __device__ inline void moments_close(Moments *m, const ShiftedSums *s, int64_t c
     m->m4 = fmax(s4 - 4 * c * s3 + 6 * c2 * s2 - 3 * n * c2 * c2, 0.0);
 }
 
-/* into += from, Chan et al. */
+/* into += from, Chan et al.; a constant keeps its mean exactly. */
 __device__ inline void moments_join(Moments *into, const Moments *from)
 {
     into->n_nan += from->n_nan;
@@ -45,6 +45,8 @@ __device__ inline void moments_join(Moments *into, const Moments *from)
     into->n_neg_inf += from->n_neg_inf;
     if (from->count == 0)
         return;
+    if (into->count == 0)
+        into->mean = from->mean;
     into->min = from->min < into->min ? from->min : into->min;
     into->max = from->max > into->max ? from->max : into->max;
     double a = (double)into->count, b = (double)from->count, per_n = 1 / (a + b);
