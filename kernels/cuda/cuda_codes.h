@@ -24,7 +24,10 @@
 extern "C" {
 #endif
 
-enum { CODES_STRIP = 32, CODES_STEP = 64, CODES_RUN = 16 };
+enum {
+    CODES_STRIP = 32, CODES_STEP = 64, CODES_RUN = 16,
+    CODES_WHOLE_INPUTS = 130000  // int32 holds sums of so many products of codes
+};
 
 /* How the codes of a matrix lie in its one piece of memory (cuda_weights.h). */
 typedef struct CudaCodes {
@@ -33,7 +36,7 @@ typedef struct CudaCodes {
     int64_t n_pad, k_pad;            // multiples of CODES_STRIP, CODES_STEP
     size_t  scales, offsets, order;  // places in the piece; 0: none
     size_t  bytes;
-    bool    whole_numbers;           // 8 bits, one scale a row, no offsets: multiplies a twin
+    bool    whole_numbers;           // 8 bits, one scale a row, no more: multiplies a twin
 } CudaCodes;
 
 /* y [T,N] = x [T,K] W^T + bias. The caller has called cuda_begin. */

@@ -1,6 +1,5 @@
 /* cuda_todo.c - operations that are not there yet. */
 #include "kernels/cuda/cuda_backend.h"
-#include "kernels/cuda/cuda_codes.h"
 
 #define TODO(name, ...)                                                  \
     __attribute__((weak)) Status name(__VA_ARGS__)                       \
@@ -9,10 +8,6 @@
     }
 #define P __attribute__((unused))
 
-TODO(cuda_linear_codes, P Backend *be, P Linear *out, P const Codes *c, P const float *bias)
-TODO(cuda_codes_linear, P Backend *be, P Tensor *y, P const Tensor *x, P const Linear *w)
-TODO(cuda_codes_block, P Backend *be, P float *y, P const Tensor *x, P const Linear *w,
-     P int64_t first, P int64_t n)
 TODO(cuda_attention, P Backend *be, P Tensor *out, P const Tensor *q, P const Tensor *k,
      P const Tensor *v, P const Attention *a)
 

@@ -1,0 +1,418 @@
+/* test_cuda_codes.c - products on codes, GPU against double. What a product of bf16 sums is
+ * known bit by bit: decoded weights, rounded, times rounded inputs; only the order of the sums
+ * is not. N, K and T on both sides of strips (32), bricks (64), tiles and kernels. */
+#include <math.h>
+#include <string.h>
+
+#include "kernels/half.h"
+#include "tests/cuda/ref_cuda.h"
+#include "tests/kernels/ref_ops.h"
+
+enum { ROW = 0, MAX_T = 129 };  // a group of ROW: the whole row
+
+typedef struct {
+    int64_t N, K, group;
+    int     bits;
+    bool    offsets, order, bias;
+} Shape;
+
+typedef struct {
+    Arena        arena;
+    Codes        codes;
+    const float *bias;  // or NULL
+    float       *w;     // [N,K] decoded
+} Case;
+
+static void shuffle(int32_t *order, int64_t n, uint64_t *seed)
+{
+    for (int64_t i = 0; i < n; i++)
+        order[i] = (int32_t)i;
+    for (int64_t i = n - 1; i > 0; i--) {
+        int64_t j = (int64_t)(fabsf(check_uniform(seed)) * (float)i);
+        int32_t swap = order[i];
+        order[i] = order[j];
+        order[j] = swap;
+    }
+}
+
+/* All codes of the range, the ends too; scales of 24 bits, of both signs. */
+static void case_open(Case *c, Shape s)
+{
+    uint64_t seed = (uint64_t)(s.N * 7 + s.K * 31 + s.group + s.bits);
+    int64_t  group = s.group == ROW ? s.K : s.group, groups = s.N * (s.K / group);
+    *c = (Case){0};
+    int8_t  *codes = arena_alloc(&c->arena, s.N * s.K, 1);
+    int32_t *order = arena_alloc(&c->arena, s.K, sizeof *order);
+    float   *scales = ref_normal(&c->arena, 1, groups, seed).data;
+    float   *offsets = ref_normal(&c->arena, 1, groups, seed + 1).data;
+    for (int64_t i = 0; i < s.N * s.K; i++)
+        codes[i] = (int8_t)((int)floorf(check_uniform(&seed) * (float)(1 << (s.bits - 1))));
+    for (int64_t i = 0; i < groups; i++)
+        offsets[i] *= (float)(1 << (s.bits - 2));
+    shuffle(order, s.K, &seed);
+    c->codes = (Codes){s.N, s.K, s.bits, group, codes, scales, s.offsets ? offsets : NULL,
+                       s.order ? order : NULL};
+    c->bias = s.bias ? ref_normal(&c->arena, 1, s.N, seed + 2).data : NULL;
+    c->w = ref_guarded(&c->arena, s.N * s.K);
+    codes_decode(c->w, &c->codes, 0, s.N);
+}
+
+static Status case_pack(Backend *be, Linear *out, const Case *c, Dtype dtype)
+{
+    return op_linear_codes(be, out, &c->codes, c->bias, dtype);
+}
+
+/* y [T,N], in memory of c->arena, of x [T,K]; *whole: nothing beside y was written. Tensors
+ * begin shift floats past a multiple of 256 bytes. */
+static Status multiply(Backend *be, float **y, bool *whole, Case *c, const Linear *w,
+                       const float *x, int64_t T, int64_t shift)
+{
+    ArenaMark mark = backend_mark(be);
+    Tensor    dx, dy;
+    *y = ref_guarded(&c->arena, T * w->n);
+    TRY(shift ? ref_cuda_tensor(be, &dx, x, T, w->k, shift)
+              : ref_cuda_exact(be, &dx, x, T, w->k));
+    TRY(ref_cuda_empty(be, &dy, T, w->n, shift));
+    TRY(op_linear(be, &dy, &dx, w));
+    TRY(ref_cuda_read(be, *y, &dy, whole));
+    backend_rewind(be, mark);
+    return OK;
+}
+
+static const struct {
+    int64_t N, K, group;
+} SIZES[] = {
+    {130, 128, 16}, {33, 256, 32}, {31, 192, 64}, {129, 256, 128}, {40, 96, 48},
+    {64, 48, 16},   {1, 16, 16},   {257, 77, ROW}, {5, 7, ROW},    {96, 64, ROW},
+};
+enum { N_SIZES = sizeof SIZES / sizeof *SIZES };
+
+/* check(shape, j) for every size, all bits, with and without offsets and order. */
+static void each_shape(Backend *be, void (*check)(Backend *, Shape, int))
+{
+    for (int i = 0; i < N_SIZES; i++)
+        for (int j = 0; j < 12; j++) {
+            ArenaMark mark = backend_mark(be);
+            check(be, (Shape){SIZES[i].N, SIZES[i].K, SIZES[i].group, 4 + j % 3 * 2, j / 3 % 2,
+                              j / 6, (i + j) % 2}, i + j);
+            backend_rewind(be, mark);
+        }
+}
+
+/* --- weights --- */
+
+/* Inputs that are 1 once and else 0 bring out each weight, to the bit. Rows first .. of that
+ * matrix. */
+static float *unit_rows(Arena *a, int64_t first, int64_t T, int64_t K)
+{
+    float *x = arena_alloc(a, T * K, sizeof *x);
+    for (int64_t t = 0; t < T; t++)
+        x[t * K + (first + t) % K] = 1;
+    return x;
+}
+
+static void check_weights(Backend *be, Shape s, Dtype dtype, int64_t T, int64_t first)
+{
+    Case   c;
+    Linear w;
+    float *y;
+    bool   whole;
+    s.bias = false;
+    case_open(&c, s);
+    T_STATUS_OK(case_pack(be, &w, &c, dtype));
+    T_OK(w.bits == s.bits && w.n == s.N && w.k == s.K);
+    T_STATUS_OK(multiply(be, &y, &whole, &c, &w, unit_rows(&c.arena, first, T, s.K), T, 0));
+    T_OK(whole);
+    for (int64_t t = 0; t < T; t++)
+        for (int64_t n = 0; n < s.N; n++) {
+            float want = c.w[n * s.K + (first + t) % s.K];
+            want = dtype == DTYPE_BF16 ? bf16_round(want) : want;
+            T_OK(y[t * s.N + n] == want);
+        }
+    arena_close(&c.arena);
+}
+
+static void weights_f32(Backend *be, Shape s, int i)
+{
+    check_weights(be, s, DTYPE_F32, 33, i * 33);
+}
+
+/* One of the kernels each: 8 rows, 16, tiles of 32, 64 and 128. */
+static void weights_bf16(Backend *be, Shape s, int i)
+{
+    static const int64_t COUNTS[] = {7, 14, 25, 50, 70};
+    check_weights(be, s, DTYPE_BF16, COUNTS[i % 5], i * 29);
+}
+
+TEST(codes_every_weight_is_that_of_codes_decode_f32)
+{
+    Backend be;
+    T_GPU(&be);
+    each_shape(&be, weights_f32);
+    backend_close(&be);
+}
+
+TEST(codes_every_weight_is_that_of_codes_decode_rounded_to_bf16)
+{
+    Backend be;
+    T_GPU(&be);
+    each_shape(&be, weights_bf16);
+    backend_close(&be);
+}
+
+/* Every kernel of every width meets all inputs of an order and its offsets. */
+TEST(codes_every_kernel_has_every_weight)
+{
+    static const int64_t COUNTS[] = {2, 9, 17, 33, 65};
+    Backend be;
+    T_GPU(&be);
+    for (int bits = 4; bits <= 8; bits += 2)
+        for (int i = 0; i < 5; i++)
+            for (int64_t first = 0; first < 80; first += COUNTS[i] < 40 ? 80 : COUNTS[i])
+                check_weights(&be, (Shape){40, 80, 16, bits, true, true, false}, DTYPE_BF16,
+                              COUNTS[i], first);
+    backend_close(&be);
+}
+
+/* --- products --- */
+
+/* One output in double, and what its sums may lose: in tensor cores a step of 16 inputs adds
+ * up with a bit less than f32 has, then steps in a chain. One row multiplies sums of codes. */
+static double ref_output(double *tol, const Case *c, int64_t n, const float *x, Dtype dtype,
+                         bool one_row)
+{
+    const Codes *q = &c->codes;
+    int64_t      n_groups = q->k / q->group;
+    double       total = c->bias ? (double)c->bias[n] : 0, size = fabs(total);
+    for (int64_t k = 0; k < q->k; k++) {
+        int64_t at = n * n_groups + k / q->group, input = q->order ? q->order[k] : k;
+        double  xk = dtype == DTYPE_BF16 ? bf16_round(x[input]) : x[input];
+        double  offset = q->offsets ? q->offsets[at] : 0;
+        double  code = (double)q->scales[at] * q->codes[n * q->k + k];
+        float   w = c->w[n * q->k + input];
+        total += xk * (one_row ? code + offset : dtype == DTYPE_BF16 ? bf16_round(w) : w);
+        size += fabs(xk * code) + fabs(xk * offset);
+    }
+    *tol = (double)(q->k / 8 + 24) * 0x1p-24 * size;
+    return total;
+}
+
+static void check_product(Backend *be, Shape s, Dtype dtype, int64_t T, int64_t shift)
+{
+    Case   c;
+    Linear w;
+    float *y;
+    bool   whole;
+    case_open(&c, s);
+    const float *x = ref_normal(&c.arena, T, s.K, 77).data;
+    T_STATUS_OK(case_pack(be, &w, &c, dtype));
+    T_STATUS_OK(multiply(be, &y, &whole, &c, &w, x, T, shift));
+    T_OK(whole);
+    for (int64_t t = 0; t < T; t++)
+        for (int64_t n = 0; n < s.N; n++) {
+            double tol, want = ref_output(&tol, &c, n, x + t * s.K, dtype, T == 1);
+            T_NEAR(y[t * s.N + n], want, tol);
+        }
+    arena_close(&c.arena);
+}
+
+static void one_row(Backend *be, Shape s, int i)
+{
+    check_product(be, s, DTYPE_F32, 1, i % 3);
+    check_product(be, s, DTYPE_BF16, 1, i % 3);
+}
+
+static void many_rows(Backend *be, Shape s, int i)
+{
+    static const int64_t COUNTS[] = {2, 15, 16, 17, 65, 129};
+    check_product(be, s, i % 4 ? DTYPE_BF16 : DTYPE_F32, COUNTS[i % 6], i % 3);
+}
+
+TEST(codes_one_row_agrees_with_double)
+{
+    Backend be;
+    T_GPU(&be);
+    each_shape(&be, one_row);
+    backend_close(&be);
+}
+
+TEST(codes_many_rows_agree_with_double)
+{
+    Backend be;
+    T_GPU(&be);
+    each_shape(&be, many_rows);
+    backend_close(&be);
+}
+
+/* K of 17 bricks and one input: slices of unlike lengths, the last brick nearly empty. */
+TEST(codes_sums_in_slices_agree_with_double)
+{
+    static const int64_t COUNTS[] = {1, 3, 12, 20};
+    Backend be;
+    T_GPU(&be);
+    for (int i = 0; i < 12; i++)
+        check_product(&be, (Shape){35, 1089, ROW, 4 + i / 4 * 2, i % 2, i % 3 == 0, true},
+                      DTYPE_BF16, COUNTS[i % 4], 0);
+    check_product(&be, (Shape){35, 1040, 16, 4, true, true, true}, DTYPE_F32, 1, 0);
+    backend_close(&be);
+}
+
+/* More rows than tiles take: decoded weights through cuBLAS. */
+TEST(codes_of_a_long_batch_agree_with_double)
+{
+    Backend be;
+    T_GPU(&be);
+    for (int bits = 4; bits <= 8; bits += 2)
+        check_product(&be, (Shape){35, 48, 16, bits, bits == 6, bits < 8, bits < 8}, DTYPE_BF16,
+                      1025, 1);
+    backend_close(&be);
+}
+
+/* --- what a row depends on --- */
+
+/* Row 0 of a batch, and the same row as its last one among others. */
+static void check_row_alone(Backend *be, Shape s, Dtype dtype, int64_t T)
+{
+    Case   c;
+    Linear w;
+    float *y, *other;
+    bool   whole;
+    case_open(&c, s);
+    float *x = ref_normal(&c.arena, T, s.K, 3).data;
+    float *x2 = ref_normal(&c.arena, T, s.K, 4).data;
+    memcpy(x2 + (T - 1) * s.K, x, (size_t)s.K * sizeof *x);
+    T_STATUS_OK(case_pack(be, &w, &c, dtype));
+    T_STATUS_OK(multiply(be, &y, &whole, &c, &w, x, T, 0));
+    T_STATUS_OK(multiply(be, &other, &whole, &c, &w, x2, T, 0));
+    T_OK(memcmp(y, other + (T - 1) * s.N, (size_t)s.N * sizeof *y) == 0);
+    arena_close(&c.arena);
+}
+
+TEST(codes_row_does_not_depend_on_other_rows)
+{
+    static const int64_t COUNTS[] = {2, 16, 30, 64, 129};
+    Backend be;
+    T_GPU(&be);
+    for (int i = 0; i < 5; i++)
+        check_row_alone(&be, (Shape){70, 192, 32, 4 + i % 3 * 2, true, true, true}, DTYPE_BF16,
+                        COUNTS[i]);
+    backend_close(&be);
+}
+
+static void check_nan(Backend *be, int64_t T, Dtype dtype, int bits, bool offsets)
+{
+    enum { N = 40, K = 80 };
+    Case   c;
+    Linear w;
+    float *y;
+    bool   whole;
+    case_open(&c, (Shape){N, K, 16, bits, offsets, false, false});
+    float *x = ref_normal(&c.arena, T, K, 5).data;
+    x[K - 1] = NAN;
+    if (T > 1)
+        x[(T - 1) * K] = INFINITY;
+    T_STATUS_OK(case_pack(be, &w, &c, dtype));
+    T_STATUS_OK(multiply(be, &y, &whole, &c, &w, x, T, 0));
+    for (int64_t t = 0; t < T; t++)
+        for (int64_t n = 0; n < N; n++) {
+            float v = y[t * N + n];
+            T_OK(t == 0 ? isnan(v) : isfinite(v) == (t < T - 1));
+        }
+    arena_close(&c.arena);
+}
+
+TEST(codes_nan_and_infinity_stay_in_their_row)
+{
+    static const int64_t COUNTS[] = {1, 5, 16, 20, 40, 70};
+    Backend be;
+    T_GPU(&be);
+    for (int i = 0; i < 12; i++)
+        check_nan(&be, COUNTS[i / 2], i % 4 == 3 ? DTYPE_F32 : DTYPE_BF16, 4 + i % 3 * 2,
+                  i % 2);
+    backend_close(&be);
+}
+
+TEST(codes_no_rows_are_no_work)
+{
+    Case    c;
+    Backend be;
+    Linear  w;
+    Tensor  x, y;
+    T_GPU(&be);
+    case_open(&c, (Shape){40, 48, 16, 4, true, true, true});
+    T_STATUS_OK(case_pack(&be, &w, &c, DTYPE_BF16));
+    T_STATUS_OK(backend_tensor(&be, &x, 2, (int64_t[]){0, 48}));
+    T_STATUS_OK(backend_tensor(&be, &y, 2, (int64_t[]){0, 40}));
+    T_STATUS_OK(op_linear(&be, &y, &x, &w));
+    backend_close(&be);
+    arena_close(&c.arena);
+}
+
+/* --- the last layer, memory, failures --- */
+
+static void check_score(Backend *be, int64_t T, Dtype dtype)
+{
+    enum { V = 1100, K = 64, MOST = 20 };
+    Case    c;
+    Linear  w;
+    Tensor  dx;
+    int32_t targets[MOST], best[MOST];
+    float   logprob[MOST];
+    case_open(&c, (Shape){V, K, 32, 6, true, true, true});
+    float  *x = ref_normal(&c.arena, T, K, 6).data;
+    double *logits = arena_alloc(&c.arena, V, sizeof *logits);
+    for (int64_t i = 0; i < T * K; i++)  // logits of a language model, not of hundreds
+        x[i] *= 0.01f;
+    for (int64_t t = 0; t < T; t++)
+        targets[t] = (int32_t)(t * 911 % V);
+    T_STATUS_OK(case_pack(be, &w, &c, dtype));
+    T_STATUS_OK(ref_cuda_exact(be, &dx, x, T, K));
+    T_STATUS_OK(op_score(be, &dx, &w, targets, logprob, best));
+    for (int64_t t = 0; t < T; t++) {
+        double tol;
+        for (int64_t n = 0; n < V; n++)
+            logits[n] = ref_output(&tol, &c, n, x + t * K, dtype, T == 1);
+        T_NEAR(logprob[t], ref_logprob(logits, V, targets[t]), 1e-4);
+        T_OK(best[t] == ref_best(logits, V));
+    }
+    arena_close(&c.arena);
+}
+
+TEST(codes_serve_as_the_last_layer)
+{
+    Backend be;
+    T_GPU(&be);
+    for (int i = 0; i < 4; i++)
+        check_score(&be, i / 2 ? 20 : 1, i % 2 ? DTYPE_BF16 : DTYPE_F32);
+    backend_close(&be);
+}
+
+TEST(codes_survive_every_failed_allocation)
+{
+    Case   c;
+    Linear w;
+    case_open(&c, (Shape){70, 96, 32, 6, true, true, true});
+    const float *x = ref_normal(&c.arena, 20, 96, 7).data;
+    for (int k = 1; k < 60; k++) {
+        Backend be;
+        Tensor  dx, dy;
+        T_GPU(&be);
+        T_STATUS_OK(ref_cuda_exact(&be, &dx, x, 20, 96));
+        T_STATUS_OK(ref_cuda_empty(&be, &dy, 20, 70, 0));
+        arena_fail_at(k);
+        Status s = case_pack(&be, &w, &c, DTYPE_BF16);
+        if (s == OK)
+            s = op_linear(&be, &dy, &dx, &w);
+        arena_fail_at(0);
+        T_OK(s == OK || (s == ERR_MEMORY && strstr(status_text(), "out of memory")));
+        T_STATUS_OK(case_pack(&be, &w, &c, DTYPE_BF16));
+        T_STATUS_OK(op_linear(&be, &dy, &dx, &w));
+        backend_close(&be);
+        if (s == OK) {
+            T_OK(k > 5);
+            arena_close(&c.arena);
+            return;
+        }
+    }
+    T_OK(!"the loop should end by success");
+}
