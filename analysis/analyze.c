@@ -46,7 +46,7 @@ static Status add_model(SeriesSet *set, const Model *m)
     TRY(add_text(set, "path", m->path));
     TRY(add_text(set, "arch", m->arch));
     TRY(add_text(set, "dtype", dtype_name(m->dtype)));
-    TRY(add_text(set, "device", m->backend->ops->name));
+    TRY(add_text(set, "device", m->backend->device));
     TRY(add_text(set, "config", m->config_text));
     for (size_t i = 0; i < sizeof NUMBERS / sizeof NUMBERS[0]; i++)
         TRY(series_attr_int(set, NUMBERS[i].key, NUMBERS[i].value));

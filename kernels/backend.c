@@ -27,6 +27,21 @@ static int cuda_device(const char *name)
     return end && !*end && n < MOST ? (int)n : -1;
 }
 
+/* The GPU, or the CPU and why. */
+static Status open_best(Backend *be)
+{
+    if (!cuda_built)
+        return cpu_open(be);
+    Status s = cuda_open(be, 0);
+    if (s != ERR_DEVICE)
+        return s;
+    int n_threads = be->n_threads;
+    backend_close(be);
+    be->n_threads = n_threads;
+    be->no_gpu = arena_printf(&be->arena, "%s", status_text());
+    return be->no_gpu ? cpu_open(be) : STATUS(ERR_MEMORY, "out of memory");
+}
+
 static Status open_device(Backend *be, const char *name)
 {
     if (strcmp(name, "cpu") == 0)
@@ -36,13 +51,7 @@ static Status open_device(Backend *be, const char *name)
         return cuda_open(be, device);
     if (strcmp(name, "auto") != 0)
         FAIL(ERR_USAGE, "unknown device \"%.40s\", expected cpu, cuda, cuda:N or auto", name);
-    Status s = cuda_open(be, 0);
-    if (s != ERR_DEVICE)
-        return s;
-    int n_threads = be->n_threads;
-    backend_close(be);
-    be->n_threads = n_threads;
-    return cpu_open(be);
+    return open_best(be);
 }
 
 Status backend_open(Backend *be, const char *name, int n_threads)
@@ -55,6 +64,8 @@ Status backend_open(Backend *be, const char *name, int n_threads)
     be->arena.keep = true;  // every pass takes what the one before it took
     if (s != OK)
         backend_close(be);
+    else if (!be->device)
+        be->device = be->ops->name;
     return s;
 }
 
@@ -64,6 +75,12 @@ void backend_close(Backend *be)
         be->ops->close(be);
     arena_close(&be->arena);
     *be = (Backend){0};
+}
+
+void backend_limit(Backend *be, size_t bytes)
+{
+    if (be->ops->limit)
+        be->ops->limit(be, bytes);
 }
 
 Status backend_tensor(Backend *be, Tensor *t, int n_dims, const int64_t *shape)

@@ -154,6 +154,7 @@ typedef struct {
     void   (*close)(Backend *);
     Status (*alloc)(Backend *, Tensor *t);     // t->data for its shape; ERR_MEMORY
     void   (*rewind)(Backend *, ArenaMark);    // NULL where all memory lies in the arena
+    void   (*limit)(Backend *, size_t);        // NULL where there is none
     Status (*upload)(Backend *, Tensor *dst, const void *host);
     Status (*download)(Backend *, void *host, const Tensor *src);
     Status (*linear_pack)(Backend *, Linear *, const float *w, const float *bias);
@@ -189,6 +190,9 @@ struct Backend {
     const BackendOps *ops;
     Arena             arena;      // host side memory of the backend
     int               n_threads;
+    const char       *device;     // for people: "cpu", "cuda:0 NVIDIA H200"
+    const char       *no_gpu;     // of "auto": why it took the CPU; NULL: it took a GPU, or this
+                                  //   program was built without
     void             *state;      // the device's own
 };
 
@@ -196,6 +200,9 @@ struct Backend {
  * n_threads 0: all cores. ERR_DEVICE where that device is missing. */
 MUST_USE Status backend_open(Backend *be, const char *name, int n_threads);
 void            backend_close(Backend *be);
+/* Most bytes to take of the device's own memory. Nothing to the CPU, whose memory is the
+ * host's. */
+void            backend_limit(Backend *be, size_t bytes);
 
 /* Tensor of f32 in the backend's memory, not zeroed, until backend_rewind. */
 MUST_USE Status backend_tensor(Backend *be, Tensor *t, int n_dims, const int64_t *shape);
@@ -289,6 +296,7 @@ MUST_USE Status op_divergence(Backend *be, const HeadPair *p);
 /* The devices (kernels/cpu, kernels/cuda). ERR_DEVICE says why it is not there. */
 MUST_USE Status cpu_open(Backend *be);
 MUST_USE Status cuda_open(Backend *be, int device);
+extern const bool cuda_built;   // false: cuda_open always says that it was not
 
 const char *activation_name(Activation act);   // "silu"
 const char *logit_scale_name(LogitScale s);    // "tensor", "head", "row"

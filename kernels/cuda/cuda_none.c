@@ -1,6 +1,8 @@
 /* cuda_none.c - stands in for the CUDA backend where it was not compiled. */
 #include "kernels/backend.h"
 
+const bool cuda_built = false;
+
 Status cuda_open(Backend *be, int device)
 {
     (void)be;

@@ -8,6 +8,8 @@
 
 enum { LEAST_CAPABILITY = 80 };  // bf16 in tensor cores, cp.async
 
+const bool cuda_built = true;
+
 static void cuda_close(Backend *be)
 {
     CudaState *st = cuda_state(be);
@@ -24,11 +26,17 @@ static void cuda_close(Backend *be)
     arena_close(&st->arena);
 }
 
+static void cuda_limit(Backend *be, size_t bytes)
+{
+    cuda_state(be)->limit = bytes;
+}
+
 static const BackendOps CUDA_OPS = {
     .name = "cuda",
     .close = cuda_close,
     .alloc = cuda_alloc,
     .rewind = cuda_rewind,
+    .limit = cuda_limit,
     .upload = cuda_upload,
     .download = cuda_download,
     .linear_pack = cuda_linear_pack,
@@ -110,5 +118,7 @@ Status cuda_open(Backend *be, int device)
     st->limit = SIZE_MAX;
     be->state = st;
     be->ops = &CUDA_OPS;
-    return open_state(st);
+    TRY(open_state(st));
+    be->device = arena_printf(&be->arena, "cuda:%d %s", device, st->name);
+    return be->device ? OK : STATUS(ERR_MEMORY, "out of memory");
 }

@@ -49,10 +49,10 @@ static Status run(Result *r, Session *se, Loaded *l)
     double began = seconds_now();
     TRY(analyze_run(&r->set, &r->perplexity, &l->model, l->tokenizer, &w, &o));
     r->seconds = seconds_now() - began;
-    r->device = l->backend.ops->name;
+    r->device = arena_printf(&se->arena, "%s", l->backend.device);
     r->n_tokens = w.n_tokens;
     r->convention = arena_printf(&se->arena, "%s", w.convention);
-    return OK;
+    return r->device && r->convention ? OK : STATUS(ERR_MEMORY, "out of memory for a report");
 }
 
 static void print_run(const Result *r)

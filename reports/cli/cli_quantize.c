@@ -95,9 +95,9 @@ static Status check_together(const QuantizeOptions *o, const Settings *s)
         FAIL(ERR_USAGE, "--gguf-type goes with --format gguf, or --out FILE.gguf");
     if (s->gguf_type && s->bits)
         FAIL(ERR_USAGE, "--bits and --gguf-type exclude each other");
-    if (s->bits && (s->target_bits > 0 || s->size))
+    if (s->bits && (s->target_bits > 0 || s->size > 0))
         FAIL(ERR_USAGE, "--bits and --target-%s exclude each other: --scheme gives matrices "
-             "bits that the budget leaves", s->size ? "size" : "bits");
+             "bits that the budget leaves", s->size > 0 ? "size" : "bits");
     return OK;
 }
 
@@ -124,19 +124,6 @@ static Status set_rules(QuantizeOptions *o, Session *se)
     return OK;
 }
 
-/* "700M" and "4.5G" are powers of 1000, as disks count; no letter: bytes. */
-static Status set_size(double *out, const char *text)
-{
-    char  *end;
-    double x = strtod(text, &end), unit = 1;
-    if (*end && strchr("kKMGT", *end))
-        unit = *end == 'M' ? 1e6 : *end == 'G' ? 1e9 : *end == 'T' ? 1e12 : 1e3;
-    if (end == text || (*end && (unit == 1 || end[1])) || !(x > 0 && x < 1e18))
-        FAIL(ERR_USAGE, "--target-size: \"%s\" is not a size as 700M or 4.5G", text);
-    *out = x * unit;
-    return OK;
-}
-
 static const char *format_of(const Settings *s)
 {
     size_t n = strlen(s->out);
@@ -153,14 +140,13 @@ static Status set_options(Job *j, Session *se)
         FAIL(ERR_USAGE, "quantize needs --out, where the checkpoint goes");
     *o = (QuantizeOptions){
         .model = s->inputs.at[0], .out = s->out, .format = format_of(s),
-        .gguf_type = s->gguf_type, .target_bits = s->target_bits, .rotate = s->rotate,
+        .gguf_type = s->gguf_type, .target_bits = s->target_bits, .target_bytes = s->size,
+        .rotate = s->rotate,
         .awq = s->awq, .smooth = s->smooth, .seed = (uint64_t)s->seed, .damp = s->damp,
         .dtype = session_floats(se), .wide6 = s->wide6, .resume = s->resume, .overwrite = s->force,
         .requantize = s->requantize, .progress = &se->progress,
     };
     TRY(check_together(o, s));
-    if (s->size)
-        TRY(set_size(&o->target_bytes, s->size));
     TRY(set_rules(o, se));
     return set_scheme(o, s);
 }
@@ -255,7 +241,7 @@ static Status quantize(Job *j, Session *se)
     Backend  be;
     Progress layers = {draw_layers, &se->bar};
     double   began = now();
-    TRY(backend_open(&be, se->s.device ? se->s.device : "auto", (int)se->s.threads));
+    TRY(session_backend(&be, se));
     j->o.backend = &be;
     j->o.progress = &layers;
     if (j->texts.calibration.seq.n) {

@@ -35,8 +35,7 @@ static Status quantize(Grid *g, GridModel *m, const Spec *s, const char *out)
     Progress        layers = {draw_layers, &g->se->bar};
     QuantizeOptions o = options_of(g, m, s, out);
     session_say(g->se, "%s: making %s", m->name, out);
-    TRY(backend_open(&be, g->se->s.device ? g->se->s.device : "auto",
-                     (int)g->se->s.threads));
+    TRY(session_backend(&be, g->se));
     o.backend = &be;
     o.progress = &layers;
     Status status = quantize_run(&r, &m->arena, &o);

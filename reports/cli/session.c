@@ -51,6 +51,28 @@ void session_close(Session *se)
     arena_close(&se->arena);
 }
 
+/* --- devices --- */
+
+/* Once, and not to those who hid their GPUs. */
+static void say_no_gpu(Session *se, const Backend *be)
+{
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    if (!be->no_gpu || se->told_device || (visible && !*visible))
+        return;
+    session_say(se, "Running on the CPU: %.*s", (int)strcspn(be->no_gpu, ";"), be->no_gpu);
+    se->told_device = true;
+}
+
+Status session_backend(Backend *be, Session *se)
+{
+    const Settings *s = &se->s;
+    TRY(backend_open(be, s->device ? s->device : "auto", (int)s->threads));
+    if (s->device_memory > 0)
+        backend_limit(be, (size_t)s->device_memory);
+    say_no_gpu(se, be);
+    return OK;
+}
+
 /* --- models --- */
 
 /* Has the path, a folder, no tokenizer.json? */
@@ -119,7 +141,7 @@ static Status load(Loaded *l, Session *se, const char *path, const char *spec,
                    bool with_tokenizer)
 {
     const Settings *s = &se->s;
-    TRY(backend_open(&l->backend, s->device ? s->device : "auto", (int)s->threads));
+    TRY(session_backend(&l->backend, se));
     TRY(plan_init(&l->plan, &l->arena, spec));
     ModelOptions options = {
         .dtype = s->dtype && strcmp(s->dtype, "bf16") == 0 ? DTYPE_BF16 : DTYPE_F32,

@@ -16,6 +16,7 @@ typedef struct {
     const char *command;
     Bar         bar;
     Progress    progress;    // draws on the bar
+    bool        told_device; // that there is no GPU
 } Session;
 
 /* A model on its device. Everything of it goes with loaded_close. */
@@ -38,6 +39,10 @@ typedef struct {
 
 MUST_USE Status session_open(Session *se, int argc, char **argv);
 void            session_close(Session *se);
+
+/* Opens --device under --device-memory and --threads; a message says, once, where a GPU was
+ * looked for and not found. */
+MUST_USE Status session_backend(Backend *be, Session *se);
 
 /* ERR_IO where a folder has none: the sentence has the way on from there. */
 MUST_USE Status session_tokenizer(Tokenizer **out, const Session *se, Arena *a,

@@ -70,12 +70,35 @@ static Status parse_real(double *out, const OptionRow *o, const char *value)
     return OK;
 }
 
+/* "700M" and "4.5G" are powers of 1000, as disks count; no letter: bytes. */
+static Status parse_size(double *out, const OptionRow *o, const char *value)
+{
+    char  *end;
+    double x = strtod(value, &end), unit = 1;
+    if (*end && strchr("kKMGT", *end))
+        unit = *end == 'M' ? 1e6 : *end == 'G' ? 1e9 : *end == 'T' ? 1e12 : 1e3;
+    if (end == value || (*end && (unit == 1 || end[1])) || !(x > 0 && x * unit < 1e18))
+        FAIL(ERR_USAGE, "--%s: \"%s\" is not a size as 700M or 4.5G", o->name, value);
+    *out = x * unit;
+    return OK;
+}
+
+/* Is value the choice [n], or, where that ends in N, as it but for a number there? */
+static bool is_choice(const char *choice, size_t n, const char *value)
+{
+    bool   counted = n > 1 && choice[n - 1] == 'N';
+    size_t same = n - counted, rest = strlen(value) - strnlen(value, same);
+    if (strncmp(choice, value, same) != 0)
+        return false;
+    return counted ? rest > 0 && rest < 10 && strspn(value + same, "0123456789") == rest
+                   : rest == 0;
+}
+
 static Status parse_choice(const char **out, const OptionRow *o, const char *value)
 {
-    size_t n = strlen(value);
     for (const char *c = o->argument; *c;) {
         size_t length = strcspn(c, "|");
-        if (length == n && memcmp(c, value, n) == 0) {
+        if (is_choice(c, length, value)) {
             *out = value;
             return OK;
         }
@@ -101,6 +124,8 @@ static Status set_option(Settings *s, Arena *a, const OptionRow *o, const char *
         return parse_int(field, o, value);
     case OPT_REAL:
         return parse_real(field, o, value);
+    case OPT_SIZE:
+        return parse_size(field, o, value);
     case OPT_CHOICE:
         return parse_choice(field, o, value);
     case OPT_LIST:
@@ -251,7 +276,7 @@ static void help_program(void)
     printf("\nMODEL is a Hugging Face folder (config.json, safetensors, tokenizer.json), a .gguf "
            "file,\nor unilm@FOLDER: weights of microsoft/unilm without a config.json.\n"
            "Results go to stdout, progress and messages to stderr.\n"
-           "Exit status: 0 done, 1 bad input, 2 wrong usage, 3 no such device.\n");
+           "Exit status: 0 done, 1 bad input, 2 wrong usage, 3 no such device, or it failed.\n");
 }
 
 static void help_option(const OptionRow *o)

@@ -27,10 +27,10 @@ typedef struct {
     const char *tokens, *out, *device, *dtype, *logit_scale, *bos, *prompt, *color;
     const char *calibrate, *shots_from, *convention, *needles, *needle_form, *order;
     const char *layout;
-    const char *bits, *group, *method, *format, *gguf_type, *floats, *check, *stats, *size;
+    const char *bits, *group, *method, *format, *gguf_type, *floats, *check, *stats;
     int64_t     threads, context, max_tokens, maps_layer, n_tokens;
     int64_t     windows, seed, shots, stride, samples, orders;
-    double      smooth, damp, target_bits;
+    double      smooth, damp, target_bits, size, device_memory;
     bool        json, quiet, no_record, help, version;
     bool        asym, rotate, awq, wide6, resume, force, requantize;
     bool        kl;

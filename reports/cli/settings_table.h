@@ -13,15 +13,18 @@ typedef struct {
     const char *about, *example;
 } VerbRow;
 
-typedef enum { OPT_FLAG, OPT_TEXT, OPT_INT, OPT_REAL, OPT_CHOICE, OPT_LIST, OPT_SPLIT } OptionKind;
+typedef enum {
+    OPT_FLAG, OPT_TEXT, OPT_INT, OPT_REAL, OPT_SIZE, OPT_CHOICE, OPT_LIST, OPT_SPLIT
+} OptionKind;
 
 typedef struct {
     const char *name;        // without the dashes
     char        letter;      // 0: none
     int         verbs;       // 0: everywhere
-    OptionKind  kind;        // LIST repeats, SPLIT is one text cut at commas
+    OptionKind  kind;        // LIST repeats, SPLIT is one text cut at commas, SIZE is bytes
     size_t      offset;
-    const char *argument;    // as help shows it; CHOICE: the choices, cut at '|'
+    const char *argument;    // as help shows it; CHOICE: the choices, cut at '|'; an N at the
+                             //   end of one is any whole number
     int64_t     min, max;    // INT: allowed; REAL: between them, ends excluded
     const char *about;
 } OptionRow;
