@@ -58,73 +58,88 @@ typedef struct {
     bool    valid;    // else the last query's again, for nothing
 } Line;
 
-/* Where the block's chunks come from. */
+/* What is the same for all threads of a block: in shared memory, to spare registers. */
 typedef struct {
-    const float *q;               // this thread's quad of dims of its line
+    Line         line[ALL_LINES];
     const float *k, *v;           // of the sequence's first key
     int64_t      k_step, v_step;
     int32_t      from, end;       // keys that the tile sees
     int32_t      columns;         // of V
-} Source;
+    int32_t      block, part;     // of heads
+    int32_t      signals;         // of the part
+    int32_t      n_signal_warps;
+} Tile;
+
+/* A thread's place. */
+typedef struct {
+    const Line *own;              // its warp's
+    float      *stage;            // two chunks
+    float      *weights;          // [LINES,WARP] of its warp
+    int32_t     warp, lane;
+    int32_t     first_end, last_end;  // of its warp's first and last line; 0: none is valid
+} Place;
 
 /* --- copies --- */
 
-static __device__ inline bool tile_sees(const Source &s, int32_t key)
+static __device__ inline bool tile_sees(const Tile &t, int32_t key)
 {
-    return key >= s.from && key < s.end;
+    return key >= t.from && key < t.end;
 }
 
 /* K [maps,KEYS,LD_K] and q [ALL_LINES,DIMS] from dim `dim` on; keys that the tile does not see
  * are 0. */
 static __device__ inline void copy_keys(float *to, const AttnCall &c, const TilePlan &p,
-                                        const Source &s, int32_t key, int32_t dim)
+                                        const Tile &t, int32_t key, int32_t dim)
 {
-    int32_t quad = threadIdx.x % QUADS, line = threadIdx.x / QUADS;
-    int32_t n = c.d - dim - 4 * quad;  // dims that are left from here on
-    float  *q_to = to + c.n_key_maps * KEYS * LD_K + line * DIMS + 4 * quad;
+    int32_t line = threadIdx.x / QUADS;
+    int32_t n = c.d - dim - threadIdx.x % QUADS * 4;  // dims that are left from this quad on
+    float  *q_to = to + c.n_key_maps * KEYS * LD_K + threadIdx.x * 4;
     if (n <= 0)
         return;
-    to += line * LD_K + 4 * quad;
+    to += line * LD_K + threadIdx.x % QUADS * 4;
+    const float *q = c.q + t.line[line].row * c.d + (c.d - n);
+    const float *k = t.k + (c.d - n);
     if (p.wide_k) {
-        ptx_cp_async(ptx_shared(q_to), s.q + dim);
+        ptx_cp_async(ptx_shared(q_to), q);
 #pragma unroll
         for (int32_t i = 0; i < KEYS; i += ALL_LINES) {
-            bool in = tile_sees(s, key + line + i);
-            const float *from = s.k + (in ? (key + line + i) * s.k_step + dim + 4 * quad : 0);
-            for (int32_t m = 0; m < c.n_key_maps; m++)
-                ptx_cp_async_some(ptx_shared(to + (m * KEYS + i) * LD_K),
-                                  from + (int64_t)m * c.d, in ? 16 : 0);
+            bool         in = tile_sees(t, key + line + i);
+            const float *from = in ? k + (key + line + i) * t.k_step : t.k;
+            ptx_cp_async_some(ptx_shared(to + i * LD_K), from, in ? 16 : 0);
+            if (c.n_key_maps == 2)
+                ptx_cp_async_some(ptx_shared(to + (KEYS + i) * LD_K), from + c.d, in ? 16 : 0);
         }
         return;
     }
+#pragma unroll 1
     for (int32_t j = 0; j < 4; j++) {
-        q_to[j] = j < n ? s.q[dim + j] : 0;
-        for (int32_t i = 0; i < KEYS; i += ALL_LINES)
-            for (int32_t m = 0; m < c.n_key_maps; m++) {
-                int64_t at = (key + line + i) * s.k_step + (int64_t)m * c.d + dim + 4 * quad;
-                bool    in = tile_sees(s, key + line + i) && j < n;
-                to[(m * KEYS + i) * LD_K + j] = in ? s.k[at + j] : 0;
-            }
+        q_to[j] = j < n ? q[j] : 0;
+#pragma unroll 1
+        for (int32_t i = 0; i < c.n_key_maps * KEYS; i += ALL_LINES) {
+            int32_t s = key + line + i % KEYS;
+            bool    in = tile_sees(t, s) && j < n;
+            to[i * LD_K + j] = in ? k[s * t.k_step + (int64_t)(i / KEYS) * c.d + j] : 0;
+        }
     }
 }
 
 /* V [ROWS,COLUMNS] from key `key` on; what is not seen, or no column, is 0. */
 template <int COLUMNS, int ROWS>
-static __device__ inline void copy_values(float *to, const TilePlan &p, const Source &s,
+static __device__ inline void copy_values(float *to, const TilePlan &p, const Tile &t,
                                           int32_t key)
 {
     constexpr int LINE = COLUMNS / 4;  // quads of a row
-    int32_t quad = threadIdx.x % LINE, row = threadIdx.x / LINE;
-    int32_t n = s.columns - 4 * quad;
-    to += row * COLUMNS + 4 * quad;
-    key += row;
+    int32_t quad = threadIdx.x % LINE, n = t.columns - 4 * quad;
+    key += threadIdx.x / LINE;
+    to += threadIdx.x * 4;
 #pragma unroll
     for (int32_t i = 0; i < ROWS; i += BLOCK / LINE) {
-        bool in = tile_sees(s, key + i) && n > 0;
-        const float *from = s.v + (in ? (key + i) * s.v_step + 4 * quad : 0);
+        bool         in = tile_sees(t, key + i) && n > 0;
+        const float *from = in ? t.v + (key + i) * t.v_step + 4 * quad : t.v;
         if (p.wide_v)
             ptx_cp_async_some(ptx_shared(to + i * COLUMNS), from, in ? 16 : 0);
         else
+#pragma unroll 1
             for (int32_t j = 0; j < 4; j++)
                 to[i * COLUMNS + j] = in && j < n ? from[j] : 0;
     }
@@ -137,19 +152,7 @@ static __device__ inline void arrive()
     __syncthreads();
 }
 
-/* --- a warp's lines --- */
-
-/* Which of its keys from `key` on the lane's line sees, a bit a set. */
-static __device__ inline uint32_t seen_sets(int32_t end, int32_t reach, int32_t key)
-{
-    uint32_t seen = 0;
-#pragma unroll
-    for (int j = 0; j < SETS; j++) {
-        int32_t s = key + j * WARP;
-        seen |= (s < end && s >= end - reach ? 1u : 0u) << j;
-    }
-    return seen;
-}
+/* --- over the lanes of a warp --- */
 
 enum { JOIN_MAX, JOIN_SUM };
 
@@ -174,13 +177,19 @@ template <int HOW> static __device__ inline float of_line(float (&v)[LINES])
     return join<HOW>(v[0], __shfl_xor_sync((unsigned)ALL_LANES, v[0], 1));
 }
 
+/* The line of which this lane has what of_line gives. */
+static __device__ inline int32_t my_line()
+{
+    return threadIdx.x % WARP / (WARP / LINES);
+}
+
 /* What of_line gave for line i, to all lanes. */
 template <class T> static __device__ inline T from_line(T x, int i)
 {
     return __shfl_sync((unsigned)ALL_LANES, x, i * (WARP / LINES));
 }
 
-/* --- arithmetic --- */
+/* --- logits --- */
 
 /* x += q k over n dims of a chunk; k: this lane's first key. */
 static __device__ inline void add_products(float (&x)[LINES][SETS], const float *q,
@@ -208,71 +217,41 @@ static __device__ inline void add_products(float (&x)[LINES][SETS], const float 
     }
 }
 
-template <int N> static __device__ inline void load(float (&to)[N], const float *from)
+/* Which of its keys from `key` on the lane's line sees, a bit a set. */
+static __device__ inline uint32_t seen_sets(int32_t end, int32_t reach, int32_t key)
 {
-    if constexpr (N == 4) {
-        float4 v = *(const float4 *)from;
-        to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
-    } else {
-        float2 v = *(const float2 *)from;
-        to[0] = v.x, to[1] = v.y;
-    }
-}
-
-template <int N> static __device__ inline void store(float *to, const float (&v)[N])
-{
-    if constexpr (N == 4)
-        *(float4 *)to = make_float4(v[0], v[1], v[2], v[3]);
-    else
-        *(float2 *)to = make_float2(v[0], v[1]);
-}
-
-/* o += weights v over ROWS keys from `key` on. p [LINES,WARP] weights; v: this lane's first
- * column. ALL: every line sees every one of these keys. */
-template <bool ALL, int COLUMNS, int ROWS, int N>
-static __device__ inline void add_values(float (&o)[LINES][N], const float *p, const float *v,
-                                         const Line *lines, int32_t key, int32_t reach)
-{
-    constexpr int W = N < 4 ? N : 4, GROUPS = N / W;
-#pragma unroll 2
-    for (int k = 0; k < ROWS; k += 4) {
-        float right[4][GROUPS][W];
-#pragma unroll
-        for (int e = 0; e < 4; e++)
-#pragma unroll
-            for (int g = 0; g < GROUPS; g++)
-                load(right[e][g], v + (k + e) * COLUMNS + g * GROUP_COLUMNS);
-#pragma unroll
-        for (int i = 0; i < LINES; i++) {
-            float left[4];
-            load(left, p + i * WARP + k);
-            int32_t end = ALL ? 0 : lines[i].end;
-#pragma unroll
-            for (int e = 0; e < 4; e++) {
-                if (!ALL && (key + k + e >= end || key + k + e < end - reach))
-                    continue;
-#pragma unroll
-                for (int j = 0; j < N; j++)
-                    o[i][j] = fmaf(left[e], right[e][j / W][j % W], o[i][j]);
-            }
-        }
-    }
-}
-
-/* Logits of line i to what the softmax sees: quantized, then masked. */
-static __device__ inline void see(float (&x)[SETS], uint32_t seen, const AttnCall &c,
-                                  const Line &line)
-{
-    float scale = c.row_scale ? c.row_scale[line.row] : 0;
+    uint32_t seen = 0;
 #pragma unroll
     for (int j = 0; j < SETS; j++) {
-        if (c.row_scale)
-            x[j] = attn_quantized(x[j], scale, c.code_limit);
-        x[j] = seen >> j & 1 ? x[j] : -CUDART_INF_F;
+        int32_t s = key + j * WARP;
+        seen |= (s < end && s >= end - reach ? 1u : 0u) << j;
+    }
+    return seen;
+}
+
+/* Logits quantized, through shared memory: one division in the code, not 32. */
+static __device__ inline void quantize(float (&x)[LINES][SETS], const AttnCall &c,
+                                       const Place &w)
+{
+    float *own = w.weights + w.lane;
+#pragma unroll
+    for (int j = 0; j < SETS; j++) {
+#pragma unroll
+        for (int i = 0; i < LINES; i++)
+            own[i * WARP] = x[i][j];
+#pragma unroll 1
+        for (int i = 0; i < LINES; i++)
+            own[i * WARP] = attn_quantized(own[i * WARP], c.row_scale[w.own[i].row],
+                                           c.code_limit);
+#pragma unroll
+        for (int i = 0; i < LINES; i++)
+            x[i][j] = own[i * WARP];
     }
 }
 
-/* What of_line gives: of line lane / 4. */
+/* --- softmax --- */
+
+/* What of_line gives. */
 typedef struct {
     float  top;
     double sum;
@@ -309,205 +288,274 @@ static __device__ inline void weigh(float (&x)[LINES][SETS], float (&o)[LINES][N
     }
 }
 
-/* --- the end of a tile --- */
+/* --- values --- */
 
-/* Where a line's columns of this lane go. */
-static __device__ inline float *out_at(const AttnCall &c, const TilePlan &p, const Line &line,
-                                       int32_t head)
+template <int N> static __device__ inline void load(float (&to)[N], const float *from)
 {
-    return c.out + ((int64_t)line.query * c.n_heads + head) * c.dv + p.column;
-}
-
-template <int N>
-static __device__ inline void write_line(float *out, const float (&v)[N], int32_t columns,
-                                         bool wide)
-{
-    constexpr int W = N < 4 ? N : 4;
-#pragma unroll
-    for (int g = 0; g < N; g += W) {
-        int32_t column = g / W * GROUP_COLUMNS + threadIdx.x % WARP * W;
-        float   part[W];
-#pragma unroll
-        for (int j = 0; j < W; j++)
-            part[j] = v[g + j];
-        if (wide && column < columns)
-            store(out + column, part);
-#pragma unroll
-        for (int j = 0; j < W; j++)
-            if (!wide && column + j < columns)
-                out[column + j] = part[j];
+    if constexpr (N == 4) {
+        float4 v = *(const float4 *)from;
+        to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
+    } else {
+        float2 v = *(const float2 *)from;
+        to[0] = v.x, to[1] = v.y;
     }
 }
 
-/* o of signals: A1 v - lambda A2 v. noise: a place for the noise of GROUP_COLUMNS columns. */
-template <int COLUMNS, int N>
-static __device__ inline void subtract_noise(float (&o)[LINES][N], const AttnCall &c,
-                                             const Line *lines, int32_t warp, int32_t signals,
-                                             int32_t n_signal_warps, float *noise)
+template <int N> static __device__ inline void store(float *to, const float (&v)[N])
 {
-    constexpr int W = N < 4 ? N : 4, STEP = COLUMNS < GROUP_COLUMNS ? COLUMNS : GROUP_COLUMNS;
-    const Line *own = lines + warp * LINES, *other = lines + n_signal_warps * LINES;
-    bool    is_noise = warp >= n_signal_warps;
-    int32_t lane = threadIdx.x % WARP, mine = lane / (WARP / LINES);
-    int32_t query = (warp * LINES + mine) / signals;  // of the tile
-    float   w0 = 0, w1 = 0;
-    if (!is_noise && own[mine].valid) {
-        int32_t head = own[mine].r + (int32_t)(own[mine].row / c.n_rows % c.n_blocks) * c.n_signals;
-        w0 = (float)(1 / own[mine].sum);
-        if (c.n_maps == 2)
-            w1 = (float)(attn_lambda(c, own[mine].query, head) / other[query].sum);
-    }
-#pragma unroll
-    for (int g = 0; g < N; g += W) {
-        float part[W];
-        if (is_noise)
-#pragma unroll
-            for (int i = 0; i < LINES; i++) {
-#pragma unroll
-                for (int j = 0; j < W; j++)
-                    part[j] = o[i][g + j];
-                store(noise + ((warp - n_signal_warps) * LINES + i) * STEP + lane * W, part);
-            }
-        __syncthreads();
-        if (!is_noise)
-#pragma unroll
-            for (int i = 0; i < LINES; i++) {
-                float a = from_line(w0, i), b = from_line(w1, i);
-#pragma unroll
-                for (int j = 0; j < W; j++)
-                    part[j] = 0;
-                if (c.n_maps == 2)
-                    load(part, noise + from_line(query, i) * STEP + lane * W);
-#pragma unroll
-                for (int j = 0; j < W; j++)
-                    o[i][g + j] = attn_difference(o[i][g + j], a, part[j], b);
-            }
-        __syncthreads();
-    }
+    if constexpr (N == 4)
+        *(float4 *)to = make_float4(v[0], v[1], v[2], v[3]);
+    else
+        *(float2 *)to = make_float2(v[0], v[1]);
 }
 
-/* Norm of each signal, and out. */
-template <int N>
-static __device__ inline void finish(float (&o)[LINES][N], const AttnCall &c, const TilePlan &p,
-                                     const Source &s, const Line *own, int32_t block)
+/* Of N columns of a lane, W lie side by side; the next W are GROUP_COLUMNS on. */
+template <int N> __device__ constexpr int side_by_side()
 {
-    constexpr int W = N < 4 ? N : 4;
-    float rms = 1;
-    if (p.whole && c.norm_eps >= 0) {
-        float square[LINES];
+    return N < 4 ? N : 4;
+}
+
+/* o += weights v over ROWS keys from `key` on. p [LINES,WARP] weights; v: this lane's first
+ * column. ALL: every line sees every one of these keys. */
+template <bool ALL, int COLUMNS, int ROWS, int N>
+static __device__ inline void add_values(float (&o)[LINES][N], const float *p, const float *v,
+                                         const Line *lines, int32_t key, int32_t reach)
+{
+    constexpr int W = side_by_side<N>();
+#pragma unroll 1
+    for (int k = 0; k < ROWS; k += 4) {
+        float right[4][N / W][W];
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+#pragma unroll
+            for (int g = 0; g < N / W; g++)
+                load(right[e][g], v + (k + e) * COLUMNS + g * GROUP_COLUMNS);
 #pragma unroll
         for (int i = 0; i < LINES; i++) {
-            square[i] = 0;
+            float left[4];
+            load(left, p + i * WARP + k);
+            int32_t end = ALL ? 0 : lines[i].end;
 #pragma unroll
-            for (int j = 0; j < N; j++)
-                square[i] += o[i][j] * o[i][j];
+            for (int e = 0; e < 4; e++) {
+                if (!ALL && (key + k + e >= end || key + k + e < end - reach))
+                    continue;
+#pragma unroll
+                for (int j = 0; j < N; j++)
+                    o[i][j] = fmaf(left[e], right[e][j / W][j % W], o[i][j]);
+            }
         }
-        rms = attn_rms(c, of_line<JOIN_SUM>(square));
-    }
-#pragma unroll
-    for (int i = 0; i < LINES; i++) {
-        float by = from_line(rms, i);
-#pragma unroll
-        for (int j = 0; j < N; j++) {
-            int32_t column = j / W * GROUP_COLUMNS + threadIdx.x % WARP * W + j % W;
-            if (p.whole && c.norm_eps >= 0 && column < s.columns)
-                o[i][j] = attn_normed(c, o[i][j], by, column);
-        }
-        if (own[i].valid)
-            write_line(out_at(c, p, own[i], attn_head(c, block, own[i].r)), o[i], s.columns,
-                       p.wide_out);
     }
 }
 
-/* What the second pass and the record want of the rows. The noise is the first part's. */
-template <int MODE>
-static __device__ inline void leave(const AttnCall &c, const TilePlan &p, const Line *lines,
-                                    const TileRecord *rec, const Softmax *s, int32_t part)
+/* --- the end of a tile --- */
+
+/* o of signals: A1 v - lambda A2 v. side: memory for GROUP_COLUMNS columns of the noise. */
+template <int COLUMNS, int N>
+static __device__ inline void subtract_noise(float (&o)[LINES][N], const AttnCall &c,
+                                             const Tile &t, const Place &w, float *side)
 {
-    int32_t line = threadIdx.x / (WARP / LINES);
-    const Line *l = &lines[line];
-    if (threadIdx.x % (WARP / LINES) || !l->valid || (part > 0 && attn_map(c, l->r)))
+    constexpr int W = side_by_side<N>();
+    constexpr int LD = COLUMNS < GROUP_COLUMNS ? COLUMNS : GROUP_COLUMNS;
+    const Line *own = w.own + my_line(), *noise = t.line + t.n_signal_warps * LINES;
+    bool        is_noise = w.warp >= t.n_signal_warps, two = c.n_maps == 2;
+    int32_t     query = (w.warp * LINES + my_line()) / t.signals;  // of the tile
+    float       w0 = 0, w1 = 0, part[W];
+    if (!is_noise && own->valid) {
+        w0 = (float)(1 / own->sum);
+        if (two)
+            w1 = (float)(attn_lambda(c, own->query, attn_head(c, t.block, own->r)) /
+                         noise[query].sum);
+    }
+#pragma unroll
+    for (int g = 0; g < N; g += W) {
+#pragma unroll
+        for (int i = 0; i < LINES; i++) {
+#pragma unroll
+            for (int j = 0; j < W; j++)
+                part[j] = o[i][g + j];
+            if (is_noise)
+                store(side + ((w.warp - t.n_signal_warps) * LINES + i) * LD + w.lane * W, part);
+        }
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < LINES; i++) {
+            float   a = from_line(w0, i), b = from_line(w1, i);
+            int32_t at = from_line(query, i);
+#pragma unroll
+            for (int j = 0; j < W; j++)
+                part[j] = 0;
+            if (two && !is_noise)
+                load(part, side + at * LD + w.lane * W);
+#pragma unroll
+            for (int j = 0; j < W; j++)
+                o[i][g + j] = attn_difference(o[i][g + j], a, part[j], b);
+        }
+        __syncthreads();
+    }
+}
+
+template <int N>
+static __device__ inline void norm_lines(float (&o)[LINES][N], const AttnCall &c, const Place &w)
+{
+    constexpr int W = side_by_side<N>();
+    float square[LINES];
+#pragma unroll
+    for (int i = 0; i < LINES; i++) {
+        square[i] = 0;
+#pragma unroll
+        for (int j = 0; j < N; j++)
+            square[i] += o[i][j] * o[i][j];
+    }
+    float per_rms = 1 / attn_rms(c, of_line<JOIN_SUM>(square));
+#pragma unroll
+    for (int j = 0; j < N; j++) {
+        int32_t column = j / W * GROUP_COLUMNS + w.lane * W + j % W;
+        float   weight = c.norm_weight && column < c.dv ? c.norm_weight[column] : 1;
+#pragma unroll
+        for (int i = 0; i < LINES; i++)
+            o[i][j] = o[i][j] * from_line(per_rms, i) * weight * c.out_scale;
+    }
+}
+
+template <int N>
+static __device__ inline void write_lines(const float (&o)[LINES][N], const AttnCall &c,
+                                          const TilePlan &p, const Tile &t, const Place &w)
+{
+    constexpr int W = side_by_side<N>();
+#pragma unroll
+    for (int i = 0; i < LINES; i++) {
+        const Line &l = w.own[i];
+        int64_t     head = (int64_t)l.query * c.n_heads + attn_head(c, t.block, l.r);
+        float      *out = c.out + head * c.dv + p.column;
+#pragma unroll
+        for (int g = 0; g < N; g += W) {
+            int32_t column = g / W * GROUP_COLUMNS + w.lane * W;
+            float   part[W];
+#pragma unroll
+            for (int j = 0; j < W; j++)
+                part[j] = o[i][g + j];
+            if (p.wide_out && l.valid && column < t.columns)
+                store(out + column, part);
+#pragma unroll
+            for (int j = 0; j < W; j++)
+                if (!p.wide_out && l.valid && column + j < t.columns)
+                    out[column + j] = part[j];
+        }
+    }
+}
+
+/* Is line i this block's to tell of? The noise is the first part's. */
+static __device__ inline bool tells_of(const AttnCall &c, const Tile &t, const Line &l)
+{
+    return l.valid && (t.part == 0 || !attn_map(c, l.r));
+}
+
+/* What the second pass and the record want of the rows. */
+template <int MODE>
+static __device__ inline void leave_lines(const AttnCall &c, const TilePlan &p, const Tile &t,
+                                          const TileRecord *rec, const Place &w,
+                                          const Softmax *s)
+{
+    const Line &l = w.own[my_line()];
+    if (w.lane % (WARP / LINES) || !tells_of(c, t, l))
         return;
     if (c.softmax && p.column == 0) {
-        c.softmax[l->row].top = s->top;
-        c.softmax[l->row].sum = s->sum;
+        c.softmax[l.row].top = s->top;
+        c.softmax[l.row].sum = s->sum;
     }
     if (MODE == TILE_RECORD)
-        record_close(rec, line, min(l->end, c.reach), &c.moments[l->row],
-                     &c.row_absmax[l->row]);
+        record_close(rec, w.warp * LINES + my_line(), min(l.end, c.reach), &c.moments[l.row],
+                     &c.row_absmax[l.row]);
 }
 
 /* --- a tile --- */
 
 /* Line i of the block. A warp has lines of one kind; those without a query take the last. */
-static __device__ inline Line line_at(const AttnCall &c, const TilePlan &p, const AttnTile &t,
-                                      int32_t block, int32_t part, int32_t i)
+static __device__ inline void set_line(Tile *to, const AttnCall &c, const AttnTile &t, int32_t i)
 {
-    int32_t first = part * p.signals, signals = min(p.signals, c.n_signals - first);
-    int32_t n_signal_lines = ALL_LINES;
-    if (c.n_maps == 2)
-        n_signal_lines = (p.queries * p.signals + LINES - 1) / LINES * LINES;
-    bool    noise = i >= n_signal_lines;
-    int32_t at = noise ? i - n_signal_lines : i, each = noise ? 1 : signals;
-    int32_t query = min(at / each, t.n_rows - 1);
-    Line    l;
-    l.sum = 0;
-    l.valid = at / each < t.n_rows;
-    l.r = noise ? c.n_signals : first + at % each;
-    l.query = t.row + query;
-    l.end = t.position + query + 1;
-    l.row = attn_row(c, l.query, block, l.r);
-    return l;
+    int32_t first = to->n_signal_warps * LINES;
+    bool    noise = i >= first;
+    int32_t at = noise ? i - first : i, each = noise ? 1 : to->signals;
+    Line   *l = &to->line[i];
+    l->valid = at / each < t.n_rows;
+    l->r = noise ? c.n_signals : to->part * MOST_SIGNALS + at % each;
+    l->query = t.row + min(at / each, t.n_rows - 1);
+    l->end = t.position + l->query - t.row + 1;
+    l->row = attn_row(c, l->query, to->block, l->r);
 }
 
-static __device__ inline Source source_of(const AttnCall &c, const TilePlan &p,
-                                          const AttnTile &t, int32_t block, const Line *lines)
+/* By all threads; a barrier must follow. */
+static __device__ inline void set_tile(Tile *to, const AttnCall &c, const TilePlan &p)
 {
-    Source  s;
-    int32_t group = attn_group(c, block);
-    s.q = c.q + lines[threadIdx.x / QUADS].row * c.d + threadIdx.x % QUADS * 4;
-    s.k = attn_k(c, t.sequence, group, 0);
-    s.v = attn_v(c, t.sequence, group) + p.column;
-    s.k_step = attn_k_step(c);
-    s.v_step = attn_v_step(c);
-    s.from = attn_seen(c, t.position).from;
-    s.end = t.position + t.n_rows;
-    s.columns = min(c.dv - p.column, MOST_COLUMNS);
-    return s;
+    AttnTile t = p.tiles[blockIdx.x % (unsigned)p.n_tiles];
+    int32_t  work = (int32_t)(blockIdx.x / (unsigned)p.n_tiles);
+    if (threadIdx.x == 0) {
+        to->block = work / p.n_parts;
+        to->part = work % p.n_parts;
+        int32_t group = attn_group(c, to->block);
+        to->signals = min(MOST_SIGNALS, c.n_signals - to->part * MOST_SIGNALS);
+        to->n_signal_warps = BLOCK_WARPS;
+        if (c.n_maps == 2)
+            to->n_signal_warps = (p.queries * p.signals + LINES - 1) / LINES;
+        to->k = attn_k(c, t.sequence, group, 0);
+        to->v = attn_v(c, t.sequence, group) + p.column;
+        to->k_step = attn_k_step(c);
+        to->v_step = attn_v_step(c);
+        to->from = attn_seen(c, t.position).from;
+        to->end = t.position + t.n_rows;
+        to->columns = min(c.dv - p.column, MOST_COLUMNS);
+    }
+    __syncthreads();
+    if (threadIdx.x < ALL_LINES)
+        set_line(to, c, t, threadIdx.x);
+}
+
+static __device__ inline Place place_of(const Tile &t, const TilePlan &p, float *shared)
+{
+    Place w;
+    w.warp = threadIdx.x / WARP;
+    w.lane = threadIdx.x % WARP;
+    w.own = t.line + w.warp * LINES;
+    w.stage = shared;
+    w.weights = shared + 2 * p.stage + w.warp * LINES * WARP;
+    w.first_end = w.own[0].valid ? w.own[0].end : 0;
+    w.last_end = w.own[0].valid ? w.own[LINES - 1].end : 0;
+    return w;
+}
+
+/* Does a line of the warp see one of n keys from `key` on; do all of them see all of these? */
+static __device__ inline bool some_see(const AttnCall &c, const Place &w, int32_t key, int32_t n)
+{
+    return key < w.last_end && key + n > w.first_end - c.reach;
+}
+
+static __device__ inline bool all_see(const AttnCall &c, const Place &w, int32_t key, int32_t n)
+{
+    return key + n <= w.first_end && key >= w.last_end - c.reach;
 }
 
 template <int COLUMNS, int MODE>
-static __global__ __launch_bounds__(BLOCK, 1)
+static __global__ __launch_bounds__(BLOCK, COLUMNS > GROUP_COLUMNS || MODE == TILE_RECORD ? 1 : 2)
 void tile_kernel(AttnCall c, TilePlan p)
 {
     constexpr int N = COLUMNS / WARP, ROWS = COLUMNS > GROUP_COLUMNS ? 16 : 32;
     constexpr int CHUNKS = KEYS / ROWS, PER_SET = WARP / ROWS;
     extern __shared__ float4 shared[];
-    __shared__ Line lines[ALL_LINES];
-    float  *stage = (float *)shared, *weights = stage + 2 * p.stage;
-    int32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
-    unsigned work = blockIdx.x / (unsigned)p.n_tiles;
-    int32_t part = (int32_t)(work % (unsigned)p.n_parts);
-    int32_t block = (int32_t)(work / (unsigned)p.n_parts);
-    AttnTile t = p.tiles[blockIdx.x % (unsigned)p.n_tiles];
-    if (threadIdx.x < ALL_LINES)
-        lines[threadIdx.x] = line_at(c, p, t, block, part, threadIdx.x);
+    __shared__ Tile t;
+    set_tile(&t, c, p);
     TileRecord rec;
     if (MODE == TILE_RECORD)
-        rec = record_open(weights + ALL_LINES * WARP, ALL_LINES, c);
+        rec = record_open((float *)shared + 2 * p.stage + ALL_LINES * WARP, ALL_LINES, c);
     __syncthreads();
 
-    const Source s = source_of(c, p, t, block, lines);
-    const Line  *own = lines + warp * LINES;
-    const bool   idle = !own[0].valid;
-    const int32_t map = attn_map(c, own[0].r), first_end = own[0].end;
-    const int32_t last_end = own[LINES - 1].end;
-    const float *k_of_map = stage + (c.n_key_maps == 2 ? map : 0) * KEYS * LD_K + lane * LD_K;
-    const float *q_of_warp = stage + c.n_key_maps * KEYS * LD_K + warp * LINES * DIMS;
-    float   x[LINES][SETS], o[LINES][N];
+    const Place  w = place_of(t, p, (float *)shared);
+    const int32_t map = attn_map(c, w.own[0].r);
+    const int32_t k_at = ((c.n_key_maps == 2 ? map : 0) * KEYS + w.lane) * LD_K;
+    const int32_t q_at = c.n_key_maps * KEYS * LD_K + w.warp * LINES * DIMS;
+    float    x[LINES][SETS], o[LINES][N];
     uint32_t absmax[LINES];
-    Softmax softmax = {-CUDART_INF_F, 0};
-    int32_t at = 0;  // the stage whose chunk is next
+    Softmax  softmax = {-CUDART_INF_F, 0};
+    int32_t  at = 0;  // the stage whose chunk is next
 #pragma unroll
     for (int i = 0; i < LINES; i++) {
         absmax[i] = 0;
@@ -515,39 +563,39 @@ void tile_kernel(AttnCall c, TilePlan p)
         for (int j = 0; j < N; j++)
             o[i][j] = 0;
     }
-    weights += warp * LINES * WARP;
-
-    int32_t key = s.from / KEYS * KEYS;
-    copy_keys(stage, c, p, s, key, 0);
+    int32_t key = t.from / KEYS * KEYS;
+    copy_keys(w.stage, c, p, t, key, 0);
     ptx_cp_commit();
-    for (; key < s.end; key += KEYS) {
-        bool sees = !idle && key < last_end && key + KEYS > first_end - c.reach;
-        int32_t chunk = max(s.from - key, 0) / ROWS;
-        int32_t last = min((s.end - key + ROWS - 1) / ROWS, CHUNKS);
+#pragma unroll 1
+    for (; key < t.end; key += KEYS) {
+        bool    sees = some_see(c, w, key, KEYS);
+        int32_t chunk = max(t.from - key, 0) / ROWS;
+        int32_t last = min((t.end - key + ROWS - 1) / ROWS, CHUNKS);
 #pragma unroll
         for (int i = 0; i < LINES; i++)
 #pragma unroll
             for (int j = 0; j < SETS; j++)
                 x[i][j] = 0;
+#pragma unroll 1
         for (int32_t dim = 0; dim < c.d; dim += DIMS) {
-            float *next = stage + (at ^ 1) * p.stage;
+            bool    more = dim + DIMS < c.d;
+            int32_t next = more ? key : key + KEYS;
             arrive();
-            if (dim + DIMS < c.d)
-                copy_keys(next, c, p, s, key, dim + DIMS);
-            else if (MODE != TILE_ABSMAX)
-                copy_values<COLUMNS, ROWS>(next, p, s, key + chunk * ROWS);
-            else if (key + KEYS < s.end)
-                copy_keys(next, c, p, s, key + KEYS, 0);
+            if (MODE != TILE_ABSMAX && !more)
+                copy_values<COLUMNS, ROWS>(w.stage + (at ^ 1) * p.stage, p, t, key + chunk * ROWS);
+            else if (next < t.end)
+                copy_keys(w.stage + (at ^ 1) * p.stage, c, p, t, next, more ? dim + DIMS : 0);
             ptx_cp_commit();
+            const float *stage = w.stage + at * p.stage;
             if (sees)
-                add_products(x, q_of_warp + at * p.stage, k_of_map + at * p.stage, c.d - dim);
+                add_products(x, stage + q_at, stage + k_at, c.d - dim);
             at ^= 1;
         }
         if (sees) {
             uint32_t seen[LINES];
 #pragma unroll
             for (int i = 0; i < LINES; i++) {
-                seen[i] = seen_sets(own[i].end, c.reach, key + lane);
+                seen[i] = seen_sets(w.own[i].end, c.reach, key + w.lane);
 #pragma unroll
                 for (int j = 0; j < SETS; j++) {
                     x[i][j] = __fmul_rn(x[i][j], c.scale);
@@ -557,21 +605,30 @@ void tile_kernel(AttnCall c, TilePlan p)
                 }
             }
             if (MODE == TILE_RECORD) {
-                uint32_t counts[LINES];
+                uint32_t counted[LINES];
 #pragma unroll
                 for (int i = 0; i < LINES; i++)
-                    counts[i] = own[i].valid && (part == 0 || map == 0) ? seen[i] : 0;
-                record_strips<WARP, 1, WARP>(&rec, map, warp * LINES, 1, key + lane, x, counts);
+                    counted[i] = tells_of(c, t, w.own[i]) ? seen[i] : 0;
+                record_strips<WARP, 1, WARP>(&rec, map, w.warp * LINES, 1, key + w.lane, x,
+                                             counted);
             }
             if (MODE != TILE_ABSMAX) {
+                if (c.row_scale)
+                    quantize(x, c, w);
 #pragma unroll
                 for (int i = 0; i < LINES; i++)
-                    see(x[i], seen[i], c, own[i]);
+#pragma unroll
+                    for (int j = 0; j < SETS; j++)
+                        x[i][j] = seen[i] >> j & 1 ? x[i][j] : -CUDART_INF_F;
                 weigh(x, o, &softmax);
             }
         }
-        for (int32_t set = 0, first = chunk; MODE != TILE_ABSMAX && chunk < last; chunk++) {
+        int32_t set = 0, first = chunk;
+#pragma unroll 1
+        for (; MODE != TILE_ABSMAX && chunk < last; chunk++) {
+            int32_t k = key + chunk * ROWS;
             if (sees && (chunk == first || chunk % PER_SET == 0)) {
+#pragma unroll 1
                 for (; set < chunk / PER_SET; set++)
 #pragma unroll
                     for (int i = 0; i < LINES; i++)
@@ -579,50 +636,46 @@ void tile_kernel(AttnCall c, TilePlan p)
                 __syncwarp();
 #pragma unroll
                 for (int i = 0; i < LINES; i++)
-                    weights[i * WARP + lane] = x[i][0];
+                    w.weights[i * WARP + w.lane] = x[i][0];
                 __syncwarp();
             }
-            float *next = stage + (at ^ 1) * p.stage;
-            int32_t k = key + chunk * ROWS;
             arrive();
             if (chunk + 1 < last)
-                copy_values<COLUMNS, ROWS>(next, p, s, k + ROWS);
-            else if (key + KEYS < s.end)
-                copy_keys(next, c, p, s, key + KEYS, 0);
+                copy_values<COLUMNS, ROWS>(w.stage + (at ^ 1) * p.stage, p, t, k + ROWS);
+            else if (key + KEYS < t.end)
+                copy_keys(w.stage + (at ^ 1) * p.stage, c, p, t, key + KEYS, 0);
             ptx_cp_commit();
-            const float *w = weights + chunk % PER_SET * ROWS;
-            const float *v = stage + at * p.stage + lane * (N < 4 ? N : 4);
-            if (sees && k + ROWS <= first_end && k >= last_end - c.reach)
-                add_values<true, COLUMNS, ROWS>(o, w, v, own, k, c.reach);
-            else if (sees && k < last_end && k + ROWS > first_end - c.reach)
-                add_values<false, COLUMNS, ROWS>(o, w, v, own, k, c.reach);
+            const float *of_key = w.weights + chunk % PER_SET * ROWS;
+            const float *v = w.stage + at * p.stage + w.lane * side_by_side<N>();
+            if (all_see(c, w, k, ROWS))
+                add_values<true, COLUMNS, ROWS>(o, of_key, v, w.own, k, c.reach);
+            else if (some_see(c, w, k, ROWS))
+                add_values<false, COLUMNS, ROWS>(o, of_key, v, w.own, k, c.reach);
             at ^= 1;
         }
     }
-    ptx_cp_wait<0>();
 
     if (MODE == TILE_ABSMAX) {
 #pragma unroll
         for (int i = 0; i < LINES; i++) {
             uint32_t u = warp_max(absmax[i]);
-            if (lane == i && own[i].valid && (part == 0 || map == 0))
-                c.row_scale[own[i].row] = __uint_as_float(u);
+            if (w.lane == i && tells_of(c, t, w.own[i]))
+                c.row_scale[w.own[i].row] = __uint_as_float(u);
         }
         return;
     }
-    if (lane % (WARP / LINES) == 0)
-        lines[warp * LINES + lane / (WARP / LINES)].sum = softmax.sum;
+    if (w.lane % (WARP / LINES) == 0)
+        t.line[w.warp * LINES + my_line()].sum = softmax.sum;
     __syncthreads();
-    leave<MODE>(c, p, lines, &rec, &softmax, part);
+    leave_lines<MODE>(c, p, t, &rec, w, &softmax);
     if (MODE == TILE_RECORD)
         record_flush(&rec);
-    int32_t signals = min(p.signals, c.n_signals - part * p.signals);
-    int32_t n_signal_warps = BLOCK_WARPS;
-    if (c.n_maps == 2)
-        n_signal_warps = (p.queries * p.signals + LINES - 1) / LINES;
-    subtract_noise<COLUMNS>(o, c, lines, warp, signals, n_signal_warps, stage);
-    if (warp < n_signal_warps)
-        finish(o, c, p, s, own, block);
+    subtract_noise<COLUMNS>(o, c, t, w, w.stage);
+    if (w.warp >= t.n_signal_warps)
+        return;
+    if (p.whole && c.norm_eps >= 0)
+        norm_lines(o, c, w);
+    write_lines(o, c, p, t, w);
 }
 
 /* Norm of rows that came in several launches. */
@@ -702,7 +755,7 @@ static TilePlan plan_tiles(const AttnCall *c)
 {
     TilePlan p = {};
     p.n_parts = (int32_t)ceil_div(c->n_signals, MOST_SIGNALS);
-    p.signals = (int32_t)ceil_div(c->n_signals, p.n_parts);
+    p.signals = c->n_signals < MOST_SIGNALS ? c->n_signals : MOST_SIGNALS;
     p.queries = 1;
     while (n_lines(c, p.signals, p.queries + 1) <= ALL_LINES)
         p.queries++;
