@@ -5,7 +5,7 @@
  * shapes  x_a [T,Ka], x_b [T,Kb], W_a [V,Ka], W_b [V,Kb]; any T, V, Ka, Kb
  * cost    2 T V (Ka + Kb) flops by the products of cuda_linear.h and two exp in double a logit:
  *         on GPUs that do a 64th as many in double these bound it
- * memory  two times 64 MiB of logits, LOGITS_ROWS rows at a time, and their inputs
+ * memory  two times 16 MiB of logits, LOGITS_ROWS rows at a time, and their inputs
  * launch  two products for as many spans as there is room for, a block of 256 a row and span, a
  *         thread a row for the end
  * sums    double, exp too: KL is a small difference of large numbers, and its quantiles near 0
@@ -41,7 +41,10 @@ struct Pairs {
 /* exp(x) for x <= 0 and NaN; 0 where results would be subnormal. */
 __device__ inline double exp_below(double x)
 {
-    return x < -708 ? 0 : exp(x);
+    double e = 0;
+    if (!(x < -708))
+        e = exp(x);
+    return e;
 }
 
 static __global__ void __launch_bounds__(BLOCK) pair_kernel(Pairs p, LogitsBlock a, LogitsBlock b)
@@ -81,11 +84,11 @@ static __global__ void __launch_bounds__(BLOCK) pair_kernel(Pairs p, LogitsBlock
                                                    (int32_t)(word + best[1])}};
 }
 
-/* A sum so far to the scale of a new top. Nothing came before -inf, and a sum of +inf whose
- * words have become impossible goes with them. */
+/* A sum so far to the scale of a new top. One of +inf whose words have become impossible goes
+ * with them. */
 __device__ inline double rescale(double sum, float old, float to)
 {
-    double scale = old == -INFINITY ? 0 : exp((double)old - (double)to);
+    double scale = exp((double)old - (double)to);
     return scale == 0 && !isnan(sum) ? 0 : sum * scale;
 }
 

@@ -11,8 +11,8 @@
 
 enum { LOGITS_EACH = 16, LOGITS_SPAN = LOGITS_EACH * BLOCK };
 
-/* Most rows of logits at a time, and bytes of them. */
-enum { LOGITS_ROWS = 4096, LOGITS_BYTES = 64 << 20 };
+/* Most rows of logits at a time, and bytes of them: what the cache of a large GPU holds. */
+enum { LOGITS_ROWS = 1024, LOGITS_BYTES = 16 << 20 };
 
 /* A product of rows x so many spans stays within LOGITS_BYTES. */
 static inline int64_t logits_spans(int64_t rows)

@@ -1,9 +1,9 @@
 /* cuda_score.cu - last layer and log_softmax without their [T,V] matrix.
  * logprob[t] = l[target] - log sum_v exp(l[v]), l = W x_t + bias; best = argmax
  * shapes  x [T,K], W [V,K]; any T, V, K. Rows that nobody asks for are left out
- * cost    2 T V K flops by the products of cuda_linear.h; a logit is written and read once in
- *         between, 8 bytes: from K of some hundreds on the products bound it
- * memory  64 MiB of logits, LOGITS_ROWS rows at a time, and their inputs
+ * cost    2 T V K flops by the products of cuda_linear.h, which bound it: logits in between
+ *         stay in the cache
+ * memory  16 MiB of logits, LOGITS_ROWS rows at a time, and their inputs
  * launch  a product for as many spans as there is room for, a block of 256 a row and span, a
  *         thread a row for the end
  * sums    exp in f32, 16 a thread, then double, in the order of the words; see cuda_logits.cuh

@@ -136,6 +136,16 @@ TEST(divergence_agrees_with_double)
     }
 }
 
+/* 16 MiB of logits are 1024 rows of one span: more rows come in chunks, and of many rows one
+ * span after the other. */
+TEST(rows_and_spans_come_in_pieces)
+{
+    static const Dtype   F32[2] = {DTYPE_F32, DTYPE_F32};
+    static const int64_t K[2] = {2, 1};
+    check_size(1026, 3, K, F32);
+    check_size(513, 4097, K, F32);
+}
+
 /* --- logits by hand: K = 1 and x = 1, so the weights are the logits --- */
 
 static Status by_hand(Case *c, int64_t V, const float *a, const float *b)
