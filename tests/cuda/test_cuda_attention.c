@@ -61,3 +61,401 @@ TEST(attention_equals_whole_maps_in_double)
         check_case(&be, &SHAPES[i], &(CaseWide){0}, i % 3 == 2 ? 1 : 0);
     backend_close(&be);
 }
+
+/* --- heads, keys and values beyond a noise map a head --- */
+
+static const CaseShape WIDE = {4, 1, 2, 8, 3, {40, 1, 20}, {150, 60, 20}};
+
+static const struct {
+    CaseShape shape;
+    CaseWide  wide;  // n_signals, value_dim, reach, shared_keys
+} WIDES[] = {
+    {{4, 1, 1, 8, 3, {70, 1, 20}, {150, 60, 20}}, {0, 20, 1, false}},
+    {{4, 1, 1, 8, 3, {70, 1, 20}, {150, 60, 20}}, {0, 8, 33, false}},
+    {{4, 1, 2, 8, 3, {40, 1, 20}, {150, 60, 20}}, {1, 3, 2, false}},
+    {{4, 1, 2, 8, 3, {40, 1, 20}, {150, 60, 20}}, {2, 20, 64, true}},
+    {{4, 1, 2, 8, 3, {40, 1, 20}, {150, 60, 20}}, {4, 0, 129, false}},
+    {{4, 1, 2, 8, 3, {40, 1, 20}, {150, 60, 20}}, {4, 8, 1000, true}},
+    {{6, 2, 2, 6, 2, {30, 3}, {40, 131}}, {3, 0, 20, false}},
+    {{8, 2, 2, 20, 1, {17}, {140}}, {4, 68, 0, true}},      // a second group of columns
+    {{5, 1, 2, 4, 1, {11}, {11}}, {5, 130, 0, false}},      // 9 queries a tile
+    {{8, 1, 2, 4, 1, {9}, {12}}, {8, 6, 0, false}},         // 7 queries a tile, as Motif
+    {{63, 1, 2, 3, 1, {2}, {5}}, {63, 2, 0, false}},        // more lines than a block has
+    {{1, 1, 1, 2, 1, {3}, {7}}, {0, 259, 0, false}},        // columns in two launches
+};
+
+TEST(attention_of_wide_heads_equals_whole_maps_in_double)
+{
+    Backend be;
+    T_GPU(&be);
+    for (size_t i = 0; i < sizeof WIDES / sizeof *WIDES; i++)
+        check_case(&be, &WIDES[i].shape, &WIDES[i].wide, i % 2);
+    backend_close(&be);
+}
+
+/* In (0,1), as sigmoids are. */
+static void fill(float *x, int64_t n)
+{
+    uint64_t state = 77;
+    for (int64_t i = 0; i < n; i++)
+        x[i] = 0.5f + 0.49f * check_uniform(&state);
+}
+
+TEST(attention_lambda_of_each_row_and_norm_weight)
+{
+    enum { N = 61 };
+    float   lambda[4 * N], weight[20];
+    Backend be;
+    T_GPU(&be);
+    fill(lambda, 4 * N);
+    fill(weight, 20);
+    for (int i = 0; i < 3; i++) {
+        Case c;
+        T_STATUS_OK(case_init_wide(&c, &WIDE, &(CaseWide){1 << i, 20, 48, i == 1}, 3));
+        c.a.lambda_rows = lambda;
+        c.a.lambda = NAN;  // not looked at
+        c.a.norm_weight = weight;
+        c.a.norm_eps = i == 1 ? -1 : 0.1f;
+        T_STATUS_OK(ref_cuda_case_run(&be, &c, 0));
+        T_NEAR(case_error(&c), 0, 2e-6);
+        arena_close(&c.arena);
+    }
+    backend_close(&be);
+}
+
+/* --- what must give the same bits --- */
+
+static bool same(const float *a, const float *b, int64_t n)
+{
+    return memcmp(a, b, (size_t)n * sizeof *a) == 0;
+}
+
+/* Each sequence alone, and its last queries alone behind a cache; what none of them reaches
+ * is not even looked at. */
+TEST(attention_does_not_depend_on_the_batch_or_the_tiles)
+{
+    static const int64_t REACH[] = {0, 1, 40, 64};
+    Backend be;
+    T_GPU(&be);
+    for (int i = 0; i < 4; i++) {
+        CaseWide how = {2, 20, REACH[i], false};
+        Case     c, one;
+        T_STATUS_OK(case_init_wide(&c, &WIDE, &how, 13));
+        T_STATUS_OK(ref_cuda_case_run(&be, &c, 0));
+        for (int64_t b = 0; b < WIDE.n_sequences; b++) {
+            const float *part = (const float *)c.out.data + c.start[b] * 4 * 20;
+            T_STATUS_OK(case_one_sequence(&one, &c, b));
+            T_STATUS_OK(ref_cuda_case_run(&be, &one, 1));
+            T_OK(same(one.out.data, part, tensor_count(&one.out)));
+            arena_close(&one.arena);
+        }
+        T_STATUS_OK(case_one_sequence(&one, &c, 0));  // queries 27 .. 40 of 110 .. 150
+        one.q.data = (float *)c.q.data + 27 * 6 * 8;
+        one.q.shape[0] = one.out.shape[0] = one.start[1] = 13;
+        for (int64_t s = 0; REACH[i] && s <= 137 - REACH[i]; s++) {
+            memset((float *)c.k.data + s * 2 * 8, 0xff, 2 * 8 * sizeof(float));
+            memset((float *)c.v.data + s * 20, 0xff, 20 * sizeof(float));
+        }
+        T_STATUS_OK(ref_cuda_case_run(&be, &one, 0));
+        T_OK(same(one.out.data, (float *)c.out.data + 27 * 4 * 20, tensor_count(&one.out)));
+        arena_close(&one.arena);
+        arena_close(&c.arena);
+    }
+    backend_close(&be);
+}
+
+/* Equal maps take each other off to the last bit. */
+TEST(attention_of_equal_maps_cancels)
+{
+    Backend be;
+    Case    c;
+    T_GPU(&be);
+    T_STATUS_OK(case_init_wide(&c, &WIDE, &(CaseWide){1, 20, 0, true}, 5));
+    for (int64_t i = 0; i < tensor_count(&c.q); i += 16)
+        memcpy((float *)c.q.data + i + 8, (float *)c.q.data + i, 8 * sizeof(float));
+    c.a.lambda = 1;
+    c.a.norm_eps = 1e-5f;
+    T_STATUS_OK(ref_cuda_case_run(&be, &c, 0));
+    for (int64_t i = 0; i < tensor_count(&c.out); i++)
+        T_OK(((float *)c.out.data)[i] == 0);
+    arena_close(&c.arena);
+    backend_close(&be);
+}
+
+/* --- data that hurts --- */
+
+/* Heads first .. end of rows from .. to are NaN, all else is that of ref bit for bit. */
+static bool nan_within(const Case *c, const Case *ref, int64_t from, int64_t to, int64_t first,
+                       int64_t end)
+{
+    int64_t      H = c->out.shape[1], dv = c->out.shape[2];
+    const float *x = c->out.data, *y = ref->out.data;
+    for (int64_t i = 0; i < tensor_count(&c->out); i++) {
+        int64_t t = i / dv / H, h = i / dv % H;
+        bool    bad = t >= from && t < to && h >= first && h < end;
+        if (bad ? !isnan(x[i]) : x[i] != y[i])
+            return false;
+    }
+    return true;
+}
+
+/* A key or value that is no number spoils the queries that reach it, and no others. */
+TEST(attention_nan_key_stays_within_its_reach)
+{
+    static const int AT[] = {5, 31, 32, 40, 6}, REACH[] = {0, 1, 2, 33, 7};
+    const float bad[] = {NAN, INFINITY, -INFINITY};
+    Backend     be;
+    T_GPU(&be);
+    for (int i = 0; i < 5; i++) {
+        CaseShape shape = {2, 1, 2, 5, 1, {70}, {70}};
+        CaseWide  how = {2, 9, REACH[i], false};
+        int64_t   at = AT[i], end = REACH[i] && at + REACH[i] < 70 ? at + REACH[i] : 70;
+        Case      c, ref;
+        T_STATUS_OK(case_init_wide(&ref, &shape, &how, 19));
+        T_STATUS_OK(ref_cuda_case_run(&be, &ref, 0));
+        T_STATUS_OK(case_init_wide(&c, &shape, &how, 19));
+        for (int j = 0; j < 9; j++)
+            ((float *)c.v.data)[at * 9 + j] = bad[i % 3];
+        T_STATUS_OK(ref_cuda_case_run(&be, &c, 0));
+        T_OK(nan_within(&c, &ref, at, end, 0, 2));
+        arena_close(&c.arena);
+        T_STATUS_OK(case_init_wide(&c, &shape, &how, 19));
+        ((float *)c.k.data)[at * 10] = NAN;
+        T_STATUS_OK(ref_cuda_case_run(&be, &c, 0));
+        T_OK(nan_within(&c, &ref, at, end, 0, 2));
+        arena_close(&c.arena);
+        arena_close(&ref.arena);
+    }
+    backend_close(&be);
+}
+
+/* NaN in a query's row of q, or in its lambda of a head. */
+TEST(attention_nan_query_or_lambda_spoils_its_heads_only)
+{
+    CaseShape   shape = {4, 1, 2, 6, 1, {45}, {45}};
+    CaseWide    how = {.n_signals = 2, .reach = 20};
+    float       lambda[4 * 45];
+    const float bad[] = {NAN, INFINITY, -INFINITY};
+    Backend     be;
+    T_GPU(&be);
+    for (int i = 0; i < 6; i++) {
+        Case c, ref;
+        fill(lambda, 4 * 45);
+        T_STATUS_OK(case_init_wide(&ref, &shape, &how, 21));
+        T_STATUS_OK(case_init_wide(&c, &shape, &how, 21));
+        ref.a.lambda_rows = c.a.lambda_rows = lambda;
+        T_STATUS_OK(ref_cuda_case_run(&be, &ref, 0));
+        if (i < 3)  // rows of q: heads 0, 1, their noise, heads 2, 3, their noise
+            ((float *)c.q.data)[(30 * 6 + 3 + i) * 6] = NAN;
+        else
+            lambda[30 * 4 + 3] = bad[i - 3];
+        T_STATUS_OK(ref_cuda_case_run(&be, &c, 0));
+        T_OK(nan_within(&c, &ref, 30, 31, i == 0 || i == 2 ? 2 : 3, i == 0 ? 3 : 4));
+        arena_close(&c.arena);
+        arena_close(&ref.arena);
+    }
+    backend_close(&be);
+}
+
+/* d = 1 and q = 1: the logits are the keys. */
+static Status run_logits(Backend *be, float *out, const float *logits, int64_t n)
+{
+    CaseShape shape = {1, 1, 1, 1, 1, {1}, {n}};
+    Case      c;
+    TRY(case_init(&c, &shape, 23));
+    memcpy(c.k.data, logits, (size_t)n * sizeof *logits);
+    *(float *)c.q.data = 1;
+    for (int64_t i = 0; i < n; i++)
+        ((float *)c.v.data)[i] = (float)(i + 1);
+    Status s = ref_cuda_case_run(be, &c, 0);
+    *out = *(float *)c.out.data;
+    arena_close(&c.arena);
+    return s;
+}
+
+TEST(attention_of_extreme_logits)
+{
+    float   x[200], out;
+    Backend be;
+    T_GPU(&be);
+    for (int sign = -1; sign <= 1; sign += 2) {  // all +200 or -200: the mean
+        for (int i = 0; i < 200; i++)
+            x[i] = 200.0f * (float)sign;
+        T_STATUS_OK(run_logits(&be, &out, x, 200));
+        T_NEAR((double)out / 100.5, 1, 1e-6);
+    }
+    x[150] = 1e30f;  // one takes all
+    T_STATUS_OK(run_logits(&be, &out, x, 200));
+    T_NEAR(out, 151, 0);
+    for (int i = 0; i < 200; i++)
+        x[i] = i < 140 ? -INFINITY : 0;  // a first tile of nothing
+    T_STATUS_OK(run_logits(&be, &out, x, 200));
+    T_NEAR((double)out / 170.5, 1, 1e-6);
+    for (int i = 0; i < 200; i++)
+        x[i] = (float)i / 2;  // the top rises from tile to tile
+    T_STATUS_OK(run_logits(&be, &out, x, 200));
+    T_NEAR((double)out / (200 - 1 / (exp(0.5) - 1)), 1, 1e-6);
+    for (int bad = 0; bad < 3; bad++) {  // softmax of these is not defined
+        for (int i = 0; i < 200; i++)
+            x[i] = bad == 0 ? NAN : bad == 1 ? -INFINITY : (float)i;
+        x[199] = bad == 2 ? INFINITY : x[199];
+        T_STATUS_OK(run_logits(&be, &out, x, 200));
+        T_OK(isnan(out));
+    }
+    backend_close(&be);
+}
+
+/* --- quantized logits --- */
+
+/* Exact logits, so that GPU and reference quantize the same numbers. */
+static void check_quantized(Backend *be, const CaseShape *shape, int bits, LogitScale scale)
+{
+    Case c;
+    T_STATUS_OK(case_init(&c, shape, 1));
+    case_make_exact(&c, 2);
+    c.a.norm_eps = c.a.norm_eps >= 0 ? 0.1f : -1;
+    c.a.logit_bits = bits;
+    c.a.logit_scale = scale;
+    T_STATUS_OK(ref_cuda_case_run(be, &c, 0));
+    T_NEAR(case_error(&c), 0, 2e-6);
+    arena_close(&c.arena);
+}
+
+TEST(quantized_logits_equal_plain_loops)
+{
+    CaseShape diff = {4, 2, 2, 8, 3, {40, 1, 20}, {40, 60, 131}};
+    CaseShape plain = {2, 1, 1, 24, 2, {70, 1}, {70, 60}};
+    Backend   be;
+    T_GPU(&be);
+    for (int i = 0; i < 3; i++)
+        for (int scale = 0; scale < N_SCALES; scale++) {
+            check_quantized(&be, &diff, 4 + 2 * i, (LogitScale)scale);
+            if (i == scale)
+                check_quantized(&be, &plain, 4 + 2 * i, (LogitScale)scale);
+        }
+    backend_close(&be);
+}
+
+/* Any logits: their bits, scales and codes are the CPU's, so what differs are exp and sums. A
+ * code that fell on the other side would be off by far more. */
+TEST(quantized_logits_are_those_of_the_cpu)
+{
+    Backend be;
+    T_GPU(&be);
+    if (!cpu_isa_force(CPU_AVX2))
+        T_SKIP("no fused multiply-add on this CPU");
+    for (int scale = 0; scale < N_SCALES; scale++) {
+        Case   c, cpu;
+        double most = 0;
+        T_STATUS_OK(case_init_wide(&c, &WIDE, &(CaseWide){2, 20, 0, false}, 31));
+        T_STATUS_OK(case_init_wide(&cpu, &WIDE, &(CaseWide){2, 20, 0, false}, 31));
+        c.a.logit_bits = cpu.a.logit_bits = 4;
+        c.a.logit_scale = cpu.a.logit_scale = (LogitScale)scale;
+        c.a.norm_eps = cpu.a.norm_eps = 0.1f;
+        T_STATUS_OK(ref_cuda_case_run(&be, &c, 0));
+        T_STATUS_OK(case_run(&cpu, 1));
+        for (int64_t i = 0; i < tensor_count(&c.out); i++) {
+            double e = fabs((double)((float *)c.out.data)[i] - (double)((float *)cpu.out.data)[i]);
+            most = e <= most ? most : e;
+        }
+        T_NEAR(most, 0, 2e-6);
+        arena_close(&c.arena);
+        arena_close(&cpu.arena);
+    }
+    cpu_isa_force(N_CPU_ISAS);
+    backend_close(&be);
+}
+
+static Status run_keys(Backend *be, Case *c, const float *keys, LogitScale scale)
+{
+    CaseShape shape = {1, 1, 1, 1, 1, {20}, {20}};
+    TRY(case_init(c, &shape, 3));
+    for (int64_t i = 0; i < 20; i++)
+        ((float *)c->q.data)[i] = 1;
+    memcpy(c->k.data, keys, 20 * sizeof *keys);
+    c->a.logit_bits = 4;
+    c->a.logit_scale = scale;
+    return ref_cuda_case_run(be, c, 0);
+}
+
+TEST(quantized_zeros_stay_zero)
+{
+    float   keys[20] = {0};
+    Backend be;
+    Case    c;
+    T_GPU(&be);
+    keys[3] = 1e-45f;  // its scale would be below the smallest float: 0
+    for (int scale = 0; scale < N_SCALES; scale++) {
+        T_STATUS_OK(run_keys(&be, &c, keys, (LogitScale)scale));
+        T_NEAR(case_error(&c), 0, 2e-6);  // the mean of the values so far
+        arena_close(&c.arena);
+    }
+    backend_close(&be);
+}
+
+/* NaN or infinity at key 12 of 20: rows from there on are NaN, never zeros; the rows before
+ * share their scale where it is one of the whole map. */
+TEST(quantized_nan_and_infinity_stay_visible)
+{
+    float   bad[] = {NAN, INFINITY, -INFINITY};
+    Backend be;
+    T_GPU(&be);
+    for (int i = 0; i < 3; i++)
+        for (int scale = 0; scale < N_SCALES; scale++) {
+            float keys[20];
+            Case  c;
+            for (int j = 0; j < 20; j++)
+                keys[j] = (float)(j % 5) - 2;
+            keys[12] = bad[i];
+            T_STATUS_OK(run_keys(&be, &c, keys, (LogitScale)scale));
+            for (int t = 0; t < 20; t++) {
+                bool nan = isnan(((float *)c.out.data)[t]);
+                T_OK(nan == (scale != SCALE_ROW || t >= 12));
+            }
+            arena_close(&c.arena);
+        }
+    backend_close(&be);
+}
+
+/* A key that no query may see yet would ruin the scale if it counted. */
+TEST(quantized_scale_ignores_masked_entries)
+{
+    CaseShape shape = {1, 1, 1, 8, 1, {20}, {20}};
+    Backend   be;
+    T_GPU(&be);
+    for (int scale = 0; scale < N_SCALES; scale++) {
+        Case c, without;
+        T_STATUS_OK(case_init(&c, &shape, 5));
+        T_STATUS_OK(case_init(&without, &shape, 5));
+        for (int i = 0; i < 8; i++) {
+            ((float *)c.k.data)[19 * 8 + i] = 1e6f;  // seen by the last query only
+            ((float *)c.q.data)[19 * 8 + i] = 0;     // which makes zeros of it
+            ((float *)without.q.data)[19 * 8 + i] = 0;
+        }
+        c.a.logit_bits = without.a.logit_bits = 6;
+        c.a.logit_scale = without.a.logit_scale = (LogitScale)scale;
+        T_STATUS_OK(ref_cuda_case_run(&be, &c, 0));
+        T_STATUS_OK(ref_cuda_case_run(&be, &without, 0));
+        T_OK(same(c.out.data, without.out.data, tensor_count(&c.out)));
+        arena_close(&c.arena);
+        arena_close(&without.arena);
+    }
+    backend_close(&be);
+}
+
+TEST(attention_of_no_queries_is_nothing)
+{
+    static const int32_t START[] = {0, 0, 0}, KEYS[] = {0, 0, 5};
+    Attention a = {.n_heads = 2, .n_groups = 2, .n_maps = 2, .head_dim = 8, .scale = 1,
+                   .norm_eps = 1e-5f, .logit_bits = 4, .dtype = DTYPE_F32,
+                   .batch = {2, START, (int64_t[]){1, 2}}, .key_start = KEYS};
+    Backend be;
+    Tensor  q, k, v, out;
+    T_GPU(&be);
+    T_STATUS_OK(backend_tensor(&be, &q, 2, (int64_t[]){0, 32}));
+    T_STATUS_OK(backend_tensor(&be, &k, 2, (int64_t[]){5, 32}));
+    T_STATUS_OK(backend_tensor(&be, &v, 2, (int64_t[]){5, 32}));
+    T_STATUS_OK(backend_tensor(&be, &out, 2, (int64_t[]){0, 32}));
+    T_STATUS_OK(op_attention(&be, &out, &q, &k, &v, &a));
+    backend_close(&be);
+}
