@@ -13,9 +13,6 @@ TODO(cuda_attention, P Backend *be, P Tensor *out, P const Tensor *q, P const Te
 
 #include "kernels/cuda/cuda_attention.h"
 
-TODO(cuda_attn_bf16, P Backend *be, P const Attention *a, P const AttnCall *c, P bool only_scale)
-TODO(cuda_attn_rows_bf16, P Backend *be, P const Attention *a, P const AttnCall *c,
-     P const AttnRow *rows, P int64_t n, P float *x, P int64_t ld)
 TODO(cuda_attn_record, P Backend *be, P const Attention *a, P const AttnCall *c,
      P AttnRows *rows)
 TODO(cuda_attn_shares, P Backend *be, P const Attention *a, P const AttnCall *c,

@@ -1,0 +1,199 @@
+/* cuda_attn_bf16.cu - attention in tensor cores: softmax(q k^T) v, and the finish of a head.
+ * out       backend.h, Attention, with DTYPE_BF16: q, k, v are rounded once, logits are f32,
+ *           weights are rounded where they meet v and summed as they were
+ * shapes    d up to 128, dv up to 256 (padded to 64, 128, 256); wider ones by
+ *           cuda_attn_bf16_plain.cu. Any T, S >= T, reach, heads, signals
+ * cost      of a tile of KEYS keys, with R rows of q and Q queries a block: flops
+ *           2 R Q KEYS (d + dv); from L2 2 KEYS (d K + dv) bytes, so R Q / 2 flops a byte of
+ *           one map: 64 to a block of 8 warps, 16 queries each. Shared memory gives 128
+ *           bytes a clock and tensor cores take as many: a fragment of K or V feeds one mma of
+ *           16 queries. Bound by tensor cores and shared memory alike
+ * launch    a block of up to 8 warps takes a tile of queries and a block of heads; tiles with
+ *           most keys first. Registers and shared memory of d, dv (two maps of K):
+ *                          sm_80  sm_90  KEYS  shared  warps an SM
+ *           see the budgets of ptxas; 2 stages of K and V, or the exchange of the noise
+ * sums      f32 over 16 keys at a time, in order of keys, begun again from a multiple where
+ *           the running maximum rises: a row's figures depend on its keys alone. Weights in
+ *           f32 over a tile's keys a lane, then double, then four lanes
+ * NaN       stays in the rows that see it. 0 times the infinity of a key not seen would be NaN:
+ *           values that are not finite are left out of the product, and added one by one
+ * test      tests/cuda/test_cuda_attn_bf16.c */
+#include "kernels/cuda/cuda_attn_softmax.cuh"
+
+/* Keys of a tile: where sums take many registers, fewer. */
+__host__ __device__ constexpr int keys_of(int dv)
+{
+    return dv > 128 ? 32 : 64;
+}
+
+/* Bytes of a stage: the maps of K, then V. */
+__host__ __device__ constexpr uint32_t stage_bytes(int d, int dv, int n_key_maps)
+{
+    return (uint32_t)n_key_maps * tile_bytes(d, keys_of(dv)) + tile_bytes(dv, keys_of(dv));
+}
+
+template <int D, int DV>
+static __device__ void load_stage(uint32_t to, const AttnCall &c, const MmaPlan &p,
+                                  const WarpPlace &w, int32_t key)
+{
+    constexpr int KEYS = keys_of(DV);
+    int64_t       row = w.group * c.n_keys + c.key_start[w.tile.sequence];
+    load_keys<D, KEYS>(to, c, p, w, key);
+    load_rows<DV, KEYS>(to + c.n_key_maps * tile_bytes(D, KEYS), p.v + row * DV, key, w.n_keys);
+    ptx_cp_commit();
+}
+
+template <int D, int DV, bool QUANTIZED>
+static __global__ void __launch_bounds__(MMA_WARPS *WARP, 1) attend_kernel(AttnCall c, MmaPlan p)
+{
+    extern __shared__ __align__(16) unsigned char shared[];
+    constexpr int KEYS = keys_of(DV);
+    WarpPlace     w = warp_place(c, p);
+    AttnSeen      seen = tile_seen(c, w.tile.position, w.tile.n_rows);
+    uint32_t      bytes = stage_bytes(D, DV, c.n_key_maps), stage = ptx_shared(shared);
+    uint32_t      keys = key_lane<D>() + (c.n_key_maps == 2 && w.map ? tile_bytes(D, KEYS) : 0);
+    uint32_t      values = value_lane<DV>() + c.n_key_maps * tile_bytes(D, KEYS);
+    int32_t       key = seen.from / KEYS * KEYS;
+    bool          odd = p.odd[0];
+    uint32_t      q[D / 16][4];
+    float         o[DV / 8][4], scale[2] = {0, 0};
+    LaneRows      r = begin_rows(c, w);
+
+    load_stage<D, DV>(stage, c, p, w, key);
+    load_queries<D>(q, c, w);
+    if (QUANTIZED && w.works)
+        for (int h = 0; h < 2; h++)
+            scale[h] = c.row_scale[attn_row(c, query_of(w, h), w.block, w.r)];
+#pragma unroll
+    for (int n = 0; n < DV / 8; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            o[n][i] = 0;
+
+    for (int turn = 0; key < seen.end; key += KEYS, turn ^= 1) {
+        uint32_t here = stage + turn * bytes;
+        ptx_cp_wait<0>();
+        __syncthreads();  // the tile is there, and all are done with the one before
+        if (key + KEYS < seen.end)
+            load_stage<D, DV>(stage + (turn ^ 1) * bytes, c, p, w, key + KEYS);
+        TileView view = tile_view<KEYS>(c, w, key);
+        if (!view.any)
+            continue;
+        float    x[KEYS / 8][4], keep[2];
+        uint32_t weights[KEYS / 16][4];
+        tile_logits<D, KEYS>(x, q, here + keys, c.scale);
+        if (QUANTIZED)
+            quantize_tile<KEYS>(x, scale, c.code_limit);
+        if (!view.all)
+            mask_tile<KEYS>(x, r, key);
+        weigh_tile<KEYS>(x, &r, keep);
+        keep_sums<DV>(o, keep);
+        round_weights<KEYS>(weights, x);
+        add_values<DV, KEYS>(o, weights, here + values);
+        if (odd && has_odd(c, p, w, key, KEYS))
+            add_odd_values<DV, KEYS>(o, weights, c, w, r, key);
+    }
+
+    Noise<DV> *noise = (Noise<DV> *)shared + w.queries / GROUP;
+    float      squares[2];
+    close_softmax(c, w, &r);
+    __syncthreads();
+    if (w.works && w.map)
+        give_noise<DV>(noise, o, r);
+    __syncthreads();
+    if (w.works && !w.map) {
+        subtract_noise<DV>(c, w, o, r, noise, squares);
+        put_rows<DV>(c, w, o, squares);
+    }
+}
+
+
+/* --- the call --- */
+
+typedef void AttendKernel(AttnCall c, MmaPlan p);
+
+/* A pair of widths that there is a kernel for. */
+typedef struct {
+    int           d, dv;
+    AttendKernel *kernel[2];  // plain, quantized
+} Instance;
+
+#define INSTANCE(d, dv) {d, dv, {attend_kernel<d, dv, false>, attend_kernel<d, dv, true>}}
+static const Instance INSTANCES[] = {
+    INSTANCE(64, 64),  INSTANCE(64, 128),  INSTANCE(64, 256),
+    INSTANCE(128, 64), INSTANCE(128, 128), INSTANCE(128, 256),
+};
+enum { N_INSTANCES = sizeof INSTANCES / sizeof *INSTANCES };
+
+/* Shared memory of a block. */
+static size_t shared_bytes(const AttnCall *c, const Instance *i, int32_t groups)
+{
+    size_t row = (size_t)(i->dv + ROW_PAD) * sizeof(float) + sizeof(double);
+    size_t noise = c->n_maps == 2 ? (size_t)groups * GROUP * row : 0;
+    size_t stages = 2 * stage_bytes(i->d, i->dv, c->n_key_maps);
+    return stages > noise ? stages : noise;
+}
+
+/* Queries of a block: as many as 8 warps hold, fewer while blocks are; figures of a row do not
+ * depend on it. */
+static void plan_blocks(Backend *be, const Attention *a, const AttnCall *c, MmaPlan *p)
+{
+    int32_t noise = c->n_maps == 2, least = 1;
+    p->chunks = (int32_t)ceil_div(c->n_signals, MMA_WARPS - noise);
+    p->chunk = (int32_t)ceil_div(c->n_signals, p->chunks);
+    int32_t rows = p->chunk + noise;
+    while (least * rows < MMA_WARPS / 2)
+        least++;
+    for (p->groups = MMA_WARPS / rows; p->groups > least; p->groups = (p->groups + 1) / 2) {
+        int64_t tiles = 0;
+        for (int64_t b = 0; b < a->batch.n_sequences; b++)
+            tiles += ceil_div(a->batch.start[b + 1] - a->batch.start[b], GROUP * p->groups);
+        if (tiles * c->n_blocks * p->chunks >= 2 * cuda_state(be)->n_multiprocessors)
+            break;
+    }
+    p->warps = rows * p->groups;
+}
+
+/* The narrowest that holds the call; NULL: none does. */
+static const Instance *choose(Backend *be, const AttnCall *c, int32_t groups)
+{
+    for (int i = 0; i < N_INSTANCES; i++)
+        if (INSTANCES[i].d >= c->d && INSTANCES[i].dv >= c->dv &&
+            shared_bytes(c, &INSTANCES[i], groups) <= cuda_state(be)->shared_most)
+            return &INSTANCES[i];
+    return NULL;
+}
+
+static Status attend(Backend *be, const AttnCall *c, const MmaPlan *p, const Instance *i)
+{
+    AttendKernel *kernel = i->kernel[c->row_scale != NULL];
+    size_t        bytes = shared_bytes(c, i, p->groups);
+    int64_t       blocks = p->n_tiles * c->n_blocks * p->chunks;
+    CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                  (int)bytes));
+    kernel<<<(unsigned)blocks, p->warps * WARP, bytes, cuda_state(be)->stream>>>(*c, *p);
+    return cuda_launched("attention");
+}
+
+Status cuda_attn_bf16(Backend *be, const Attention *a, const AttnCall *c, bool only_scale)
+{
+    MmaPlan   p = {};
+    AttnTile *tiles;
+    plan_blocks(be, a, c, &p);
+    const Instance *i = choose(be, c, p.groups);
+    if (!i)
+        return cuda_attn_bf16_plain(be, a, c, only_scale);
+    TRY(cuda_attn_tiles(be, a, GROUP * p.groups, &tiles, &p.n_tiles));
+    if (p.n_tiles == 0)
+        return OK;
+    p.tiles = tiles;
+    p.width_k = i->d;
+    p.width_v = i->dv;
+    TRY(cuda_attn_pack_keys(be, c, &p));
+    if (only_scale || c->moments)
+        TRY(cuda_attn_measure(be, c, &p, only_scale));
+    if (only_scale)
+        return OK;
+    TRY(cuda_attn_pack_values(be, c, &p));
+    return attend(be, c, &p, i);
+}

@@ -1,0 +1,154 @@
+/* cuda_attn_bf16_measure.cu - a pass over the logits alone, in tensor cores: the largest
+ * magnitude of each row, for scales of quantized logits; or all that a LogitRecord wants
+ * (cuda_attn_record.cuh). Apart from the product with V, whose sums take most registers: the
+ * products of q and k, done again, are few instructions beside those that record.
+ * cost      2 d flops a logit; recording about 20 instructions a logit, which bound it
+ * launch    as cuda_attn_bf16.cu
+ * sums      cuda_attn_record.cuh; logits have the bits of cuda_attn_bf16.cu
+ * NaN       as magnitude above infinity; recorded apart
+ * test      tests/cuda/test_cuda_attn_bf16.c */
+#include "kernels/cuda/cuda_attn_mma.cuh"
+#include "kernels/cuda/cuda_attn_record.cuh"
+
+/* Keys of a tile: two maps and what records fit 99 KB. */
+__host__ __device__ constexpr int keys_of(int d)
+{
+    return d > 64 ? 32 : 64;
+}
+
+/* One row of a lane: [KEYS / 4] numbers, 2 of each 8 keys. */
+template <int KEYS>
+static __device__ void split_rows(float (&row)[2][KEYS / 4], uint32_t (&allowed)[2],
+                                  const float (&x)[KEYS / 8][4], const AttnSeen (&seen)[2],
+                                  int32_t key, bool all)
+{
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        allowed[h] = 0;
+#pragma unroll
+        for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+            for (int i = 0; i < 2; i++) {
+                row[h][2 * n + i] = x[n][2 * h + i];
+                if (all || is_seen(seen[h], key, n, i))
+                    allowed[h] |= 1u << (2 * n + i);
+            }
+    }
+}
+
+template <int N>
+static __device__ uint32_t largest_bits(const float (&x)[N], uint32_t allowed)
+{
+    uint32_t most = 0;
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        uint32_t u = magnitude_bits(x[i]);
+        most = is_in(allowed, i) && u > most ? u : most;
+    }
+    return most;
+}
+
+/* The four lanes of a row. */
+static __device__ uint32_t quad_max(uint32_t u)
+{
+    u = max(u, __shfl_xor_sync((unsigned)ALL_LANES, u, 1));
+    return max(u, __shfl_xor_sync((unsigned)ALL_LANES, u, 2));
+}
+
+static __device__ void put_largest(const AttnCall &c, const WarpPlace &w,
+                                   const uint32_t (&most)[2])
+{
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        uint32_t u = quad_max(most[h]);
+        int32_t  at = w.queries + threadIdx.x % WARP / 4 + 8 * h;
+        if (w.works && threadIdx.x % 4 == 0 && at < w.tile.n_rows)
+            c.row_scale[attn_row(c, w.tile.row + at, w.block, w.r)] = __uint_as_float(u);
+    }
+}
+
+/* The warp's rows, by its first lanes. */
+static __device__ void close_rows(const TileRecord *rec, const AttnCall &c, const WarpPlace &w,
+                                  int32_t first)
+{
+    int32_t lane = threadIdx.x % WARP, row = w.queries + lane;
+    if (lane >= GROUP || row >= w.tile.n_rows)
+        return;
+    AttnSeen seen = attn_seen(c, w.tile.position + row);
+    int64_t  at = attn_row(c, w.tile.row + row, w.block, w.r);
+    record_close(rec, first + lane, seen.end - seen.from, &c.moments[at], &c.row_absmax[at]);
+}
+
+template <int D, bool RECORD>
+static __global__ void __launch_bounds__(MMA_WARPS *WARP, 1) measure_kernel(AttnCall c, MmaPlan p)
+{
+    extern __shared__ __align__(16) unsigned char shared[];
+    constexpr int KEYS = keys_of(D);
+    WarpPlace     w = warp_place(c, p);
+    AttnSeen      of_tile = tile_seen(c, w.tile.position, w.tile.n_rows);
+    uint32_t      bytes = c.n_key_maps * tile_bytes(D, KEYS), stage = ptx_shared(shared);
+    uint32_t      keys = key_lane<D>() + (c.n_key_maps == 2 && w.map ? tile_bytes(D, KEYS) : 0);
+    int32_t       key = of_tile.from / KEYS * KEYS, g = threadIdx.x % WARP / 4;
+    int32_t       first = threadIdx.x / WARP * GROUP;  // row of the record
+    uint32_t      q[D / 16][4], most[2] = {0, 0};
+    AttnSeen      seen[2] = {attn_seen(c, w.tile.position + w.queries + g),
+                             attn_seen(c, w.tile.position + w.queries + g + 8)};
+    TileRecord    rec;
+
+    w.works = w.works && (!w.map || w.first == 0);  // a noise that pieces share tells once
+    if (RECORD)
+        rec = record_open(shared + 2 * bytes, blockDim.x / WARP * GROUP, c);
+    load_keys<D, KEYS>(stage, c, p, w, key);
+    ptx_cp_commit();
+    load_queries<D>(q, c, w);
+    for (int turn = 0; key < of_tile.end; key += KEYS, turn ^= 1) {
+        ptx_cp_wait<0>();
+        __syncthreads();  // the tile is there, and all are done with the one before
+        if (key + KEYS < of_tile.end)
+            load_keys<D, KEYS>(stage + (turn ^ 1) * bytes, c, p, w, key + KEYS);
+        ptx_cp_commit();
+        TileView view = tile_view<KEYS>(c, w, key);
+        if (!view.any)
+            continue;
+        float    x[KEYS / 8][4], row[2][KEYS / 4];
+        uint32_t allowed[2];
+        tile_logits<D, KEYS>(x, q, stage + turn * bytes + keys, c.scale);
+        split_rows<KEYS>(row, allowed, x, seen, key, view.all);
+        if (RECORD) {
+            for (int h = 0; h < 2; h++)  // rows that are not there
+                allowed[h] = w.queries + g + 8 * h < w.tile.n_rows ? allowed[h] : 0;
+            record_strips<4, 2, 8>(&rec, w.map, first + g, 8, key + threadIdx.x % 4 * 2, row,
+                                   allowed);
+        } else {
+#pragma unroll
+            for (int h = 0; h < 2; h++)
+                most[h] = max(most[h], largest_bits(row[h], allowed[h]));
+        }
+    }
+    if (RECORD) {
+        __syncthreads();
+        record_flush(&rec);
+        if (w.works)
+            close_rows(&rec, c, w, first);
+    } else {
+        put_largest(c, w, most);
+    }
+}
+
+Status cuda_attn_measure(Backend *be, const AttnCall *c, const MmaPlan *p, bool only_scale)
+{
+    typedef void MeasureKernel(AttnCall c, MmaPlan p);
+    static MeasureKernel *const OF[2][2] = {
+        {measure_kernel<64, true>, measure_kernel<64, false>},
+        {measure_kernel<128, true>, measure_kernel<128, false>},
+    };
+    MeasureKernel *kernel = OF[p->width_k > 64][only_scale];
+    int64_t        blocks = p->n_tiles * c->n_blocks * p->chunks;
+    size_t bytes = 2 * c->n_key_maps * tile_bytes(p->width_k, keys_of(p->width_k));
+    if (!only_scale)
+        bytes += record_bytes(p->warps * GROUP, c->n_maps);
+    CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                  (int)bytes));
+    kernel<<<(unsigned)blocks, p->warps * WARP, bytes, cuda_state(be)->stream>>>(*c, *p);
+    return cuda_launched(only_scale ? "attention: magnitudes" : "attention: recording");
+}

@@ -1,0 +1,194 @@
+/* cuda_attn_mma.cuh - tiles of attention in tensor cores: who works on what, keys on their way
+ * into shared memory, logits in registers.
+ *
+ * A warp has 16 queries of one row of q (one map of a head); the warps of a block of threads
+ * are the rows of a block of heads times some groups of 16 queries, so that all of them use the
+ * same tiles of K and V. Where heads share a noise map and are too many for one block, several
+ * share them, each with the noise beside its signals.
+ *
+ * Tiles are bf16, rows padded by 16 bytes: an odd number of 16 bytes a row lets the 8 rows of an
+ * ldmatrix come from all banks at once, as a swizzle would, and every address is one register
+ * and a constant. Two stages: the next tile comes while this one is used.
+ *
+ * Fragments: cuda_ptx.cuh. Of a warp's 16 queries a lane has g and g + 8, g = lane / 4, and of
+ * 8 keys 2 q and 2 q + 1, q = lane % 4. */
+#ifndef DQ_CUDA_ATTN_MMA_CUH
+#define DQ_CUDA_ATTN_MMA_CUH
+
+#include <cuda_bf16.h>
+
+#include "kernels/cuda/cuda_attn.cuh"
+#include "kernels/cuda/cuda_attn_bf16.h"
+#include "kernels/cuda/cuda_ptx.cuh"
+
+enum { GROUP = 16, ROW_PAD = 8 };  // queries of a warp; bf16 behind a row in shared memory
+
+/* Two numbers, the first in the low half; NaN stays. */
+__device__ inline uint32_t bf16_pair(float a, float b)
+{
+    __nv_bfloat162 p = __floats2bfloat162_rn(a, b);
+    return (uint32_t)__bfloat16_as_ushort(p.x) | (uint32_t)__bfloat16_as_ushort(p.y) << 16;
+}
+
+/* Of a bf16 in the low half. */
+__device__ inline bool is_finite_bf16(uint32_t u)
+{
+    return (u & 0x7f80) != 0x7f80;
+}
+
+/* --- who works on what --- */
+
+typedef struct {
+    AttnTile tile;
+    int32_t  block, group, n_keys;  // of its sequence
+    int32_t  first, signals;        // signals of the block of heads that are here
+    int32_t  local;                 // row: signal first + local, or the noise, which is last
+    int32_t  r;                     // the same among all rows of the block of heads
+    int32_t  map;
+    int32_t  queries;               // the warp's first, of the tile
+    bool     works;                 // there are such a row and queries
+} WarpPlace;
+
+__device__ inline WarpPlace warp_place(const AttnCall &c, const MmaPlan &p)
+{
+    WarpPlace w;
+    int32_t units = c.n_blocks * p.chunks, unit = (int32_t)(blockIdx.x % (unsigned)units);
+    int32_t warp = threadIdx.x / WARP;
+    w.tile = p.tiles[blockIdx.x / (unsigned)units];
+    w.block = unit / p.chunks;
+    w.group = attn_group(c, w.block);
+    w.n_keys = c.key_start[w.tile.sequence + 1] - c.key_start[w.tile.sequence];
+    w.first = unit % p.chunks * p.chunk;
+    w.signals = min(p.chunk, c.n_signals - w.first);
+    w.local = warp / p.groups;
+    w.map = w.local == p.chunk;
+    w.r = w.map ? c.n_signals : w.first + w.local;
+    w.queries = warp % p.groups * GROUP;
+    w.works = (w.map || w.local < w.signals) && w.queries < w.tile.n_rows;
+    return w;
+}
+
+/* The keys that some query of a tile of n queries sees. */
+__device__ inline AttnSeen tile_seen(const AttnCall &c, int32_t position, int32_t n)
+{
+    AttnSeen s = {attn_seen(c, position).from, position + n};
+    return s;
+}
+
+/* --- keys and values on their way --- */
+
+/* Rows key .. key + KEYS of one sequence's matrix [rows,WIDTH], of which n are there, to
+ * [KEYS, WIDTH + ROW_PAD]; what is behind them is 0. */
+template <int WIDTH, int KEYS>
+__device__ inline void load_rows(uint32_t to, const uint16_t *from, int32_t key, int32_t n)
+{
+    constexpr int PIECES = WIDTH / 8;
+    for (int32_t i = threadIdx.x; i < KEYS * PIECES; i += blockDim.x) {
+        int32_t row = i / PIECES, piece = i % PIECES, at = key + row;
+        const uint16_t *source = from + (int64_t)min(at, n - 1) * WIDTH + piece * 8;
+        ptx_cp_async_some(to + (row * (WIDTH + ROW_PAD) + piece * 8) * 2, source,
+                          at < n ? 16 : 0);
+    }
+}
+
+/* Bytes of a tile. */
+__host__ __device__ constexpr uint32_t tile_bytes(int32_t width, int32_t keys)
+{
+    return (uint32_t)(keys * (width + ROW_PAD) * 2);
+}
+
+/* The maps of a tile of keys. */
+template <int D, int KEYS>
+__device__ inline void load_keys(uint32_t to, const AttnCall &c, const MmaPlan &p,
+                                 const WarpPlace &w, int32_t key)
+{
+    for (int32_t m = 0; m < c.n_key_maps; m++) {
+        int64_t row = (int64_t)(w.group * c.n_key_maps + m) * c.n_keys +
+                      c.key_start[w.tile.sequence];
+        load_rows<D, KEYS>(to + m * tile_bytes(D, KEYS), p.k + row * D, key, w.n_keys);
+    }
+}
+
+/* --- logits --- */
+
+/* One row's dims column and column + 1 of d, rounded; 0 behind them. */
+__device__ inline uint32_t row_pair(const float *x, int32_t column, int32_t d)
+{
+    return bf16_pair(column < d ? x[column] : 0, column + 1 < d ? x[column + 1] : 0);
+}
+
+/* The warp's queries; rows that are not there are 0. */
+template <int D>
+__device__ inline void load_queries(uint32_t (&q)[D / 16][4], const AttnCall &c,
+                                    const WarpPlace &w)
+{
+    int32_t lane = threadIdx.x % WARP;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        int32_t row = w.queries + lane / 4 + 8 * (i % 2);
+        bool    there = w.works && row < w.tile.n_rows;
+        const float *x = c.q + attn_row(c, w.tile.row + row, w.block, w.r) * c.d;
+#pragma unroll
+        for (int k = 0; k < D / 16; k++)
+            q[k][i] = there ? row_pair(x, 16 * k + 8 * (i / 2) + lane % 4 * 2, c.d) : 0;
+    }
+}
+
+/* Where this lane's row of an ldmatrix of 16 keys by 16 dims begins. */
+template <int D> __device__ inline uint32_t key_lane()
+{
+    int32_t lane = threadIdx.x % WARP;
+    return (uint32_t)((lane / 16 * 8 + lane % 8) * (D + ROW_PAD) + lane / 8 % 2 * 8) * 2;
+}
+
+/* x = scale q k^T of 16 queries and KEYS keys. A logit is a chain over d in steps of 16, from
+ * 0, and then one product: cuda_attn_rows_bf16 has the same. */
+template <int D, int KEYS>
+__device__ inline void tile_logits(float (&x)[KEYS / 8][4], const uint32_t (&q)[D / 16][4],
+                                   uint32_t keys, float scale)
+{
+#pragma unroll
+    for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            x[n][i] = 0;
+#pragma unroll
+    for (int k = 0; k < D / 16; k++)
+#pragma unroll
+        for (int n = 0; n < KEYS / 16; n++) {
+            uint32_t b[4];
+            ptx_ldmatrix_x4(b, keys + (n * 16 * (D + ROW_PAD) + k * 16) * 2);
+            ptx_mma_bf16(x[2 * n], q[k], b[0], b[1]);
+            ptx_mma_bf16(x[2 * n + 1], q[k], b[2], b[3]);
+        }
+#pragma unroll
+    for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            x[n][i] = __fmul_rn(x[n][i], scale);
+}
+
+/* How a tile of keys lies to what the warp's queries see. */
+typedef struct {
+    bool any, all;  // some query sees some key; every query sees every key
+} TileView;
+
+template <int KEYS>
+__device__ inline TileView tile_view(const AttnCall &c, const WarpPlace &w, int32_t key)
+{
+    int32_t first = w.tile.position + w.queries;
+    int32_t last = w.tile.position + min(w.queries + GROUP, w.tile.n_rows) - 1;
+    TileView v;
+    v.any = w.works && key <= last && key + KEYS > attn_seen(c, first).from;
+    v.all = key + KEYS - 1 <= first && key >= attn_seen(c, last).from;
+    return v;
+}
+
+/* Is number i of row half (0: g, 1: g + 8) of this lane seen? key: the tile's first. */
+__device__ inline bool is_seen(AttnSeen seen, int32_t key, int n, int i)
+{
+    int32_t at = key + 8 * n + threadIdx.x % 4 * 2 + i % 2;
+    return at >= seen.from && at < seen.end;
+}
+
+#endif
