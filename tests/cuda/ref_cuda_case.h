@@ -12,4 +12,7 @@ Status ref_cuda_case_run(Backend *be, Case *c, int64_t shift);
  * in bf16; scale 1/4. */
 void ref_cuda_case_fill(Case *c, uint64_t seed);
 
+/* The same bits; not asked where a simulator moves each exp by some ulp (CUSIM_FUZZ). */
+bool ref_cuda_same_bits(const void *a, const void *b, size_t bytes);
+
 #endif
