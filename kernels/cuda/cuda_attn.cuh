@@ -7,6 +7,7 @@
 
 #include "kernels/cuda/cuda_attention.h"
 #include "kernels/cuda/cuda_launch.cuh"
+#include "kernels/cuda/cuda_math.cuh"
 
 /* --- places --- */
 
@@ -90,10 +91,22 @@ __device__ inline float attn_safe_top(float top)
     return top == -CUDART_INF_F ? 0 : top;
 }
 
+/* exp(x) for x <= 88, within 1 ulp, the CPU's bits; 0 below -87.3, NaN stays NaN. */
+__device__ inline float attn_exp(float x)
+{
+    const float shifter = 0x1.8p23f;  // adding it rounds to an integer, in the lowest bits
+    float shifted = fmaf(x, 0x1.715476p+0f, shifter), n = shifted - shifter;
+    float r = fmaf(n, -0x1.63p-1f, x);       // ln2, 9 bits: exact
+    r = fmaf(n, 0x1.bd0106p-13f, r);         // and the rest
+    uint32_t p = __float_as_uint(math_exp_less_one(r) + 1);
+    float    y = __uint_as_float(p + (__float_as_uint(shifted) << 23));  // times 2^n
+    return x < -87.3f ? 0 : isnan(x) ? x : y;
+}
+
 /* What older sums of a row must be multiplied by when its top rises. */
 __device__ inline float attn_keep(float before, float top)
 {
-    return before == top ? 1 : expf(before - attn_safe_top(top));
+    return before == top ? 1 : attn_exp(before - attn_safe_top(top));
 }
 
 /* 0 where there is one map. */
@@ -120,7 +133,7 @@ __device__ inline float attn_rms(const AttnCall &c, float squares)
 
 __device__ inline float attn_normed(const AttnCall &c, float v, float rms, int32_t column)
 {
-    v /= rms;
+    v *= 1 / rms;
     if (c.norm_weight)
         v *= c.norm_weight[column];
     return v * c.out_scale;

@@ -273,7 +273,7 @@ static __device__ inline void weigh(float (&x)[LINES][SETS], float (&o)[LINES][N
         float t = from_line(top, i);
 #pragma unroll
         for (int j = 0; j < SETS; j++)
-            x[i][j] = expf(x[i][j] - t);
+            x[i][j] = attn_exp(x[i][j] - t);
         v[i] = (x[i][0] + x[i][1]) + (x[i][2] + x[i][3]);
     }
     s->sum = s->sum * (double)keep + (double)of_line<JOIN_SUM>(v);
