@@ -259,11 +259,15 @@ static void round_again(Backend *be, Case *c, Tensor *x, const Linear *w)
     check_now(be, c, w, x);
 }
 
-/* Larger codes, then memory that held them given back and taken by others. */
+/* Larger codes, then memory that held them given back and taken by `kept`, which has about
+ * their size. */
 static void give_memory_back(Backend *be, Case *c, Tensor *x, const Linear *w)
 {
+    enum { KEPT = 16 };
     ArenaMark mark = backend_mark(be);
-    Tensor    large, other;
+    Tensor    large, other, kept;
+    float    *sent = ref_normal(&c->arena, KEPT, K, 9).data;
+    float    *got = arena_alloc(&c->arena, KEPT * K, sizeof *got);
     T_STATUS_OK(ref_cuda_empty(be, &large, 40, K, 0));
     for (int i = 0; i < 40; i++) {
         Tensor row = ref_part(&large, i, i + 1), from = ref_part(x, i % T, i % T + 1);
@@ -273,9 +277,12 @@ static void give_memory_back(Backend *be, Case *c, Tensor *x, const Linear *w)
     check_now(be, c, w, &large);
     backend_rewind(be, mark);
     check_now(be, c, w, x);
+    T_STATUS_OK(ref_cuda_exact(be, &kept, sent, KEPT, K));
     T_STATUS_OK(ref_cuda_tensor(be, &other, c->x, T, K, 0));
     T_STATUS_OK(round_on(be, &other, &(RowRounding){8, false, false}));
     check_now(be, c, w, &other);
+    T_STATUS_OK(backend_download(be, got, &kept));
+    T_OK(memcmp(got, sent, KEPT * K * sizeof *got) == 0);
 }
 
 TEST(twin_is_forgotten_when_something_is_added)
