@@ -7,6 +7,7 @@ Status cuda_error(cudaError_t e, const char *call)
 {
     int    name = (int)strcspn(call, "(");
     Status code = e == cudaErrorMemoryAllocation ? ERR_MEMORY : ERR_DEVICE;
+    (void)cudaGetLastError();  // told here, not at the next launch
     return STATUS(code, "cuda: %.*s: %s", name, call, cudaGetErrorString(e));
 }
 

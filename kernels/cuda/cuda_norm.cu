@@ -57,7 +57,7 @@ static __device__ double squares_about(double mean, const NormHead &h, int threa
 #pragma unroll
         for (int j = 0; j < 4; j++) {
             double v = i + j < h.width ? (double)f.v[j] - mean : 0;
-            sum += v * v;
+            sum = fma(v, v, sum);
         }
     }
     return sum;
@@ -79,8 +79,8 @@ static __device__ void write_head(const NormHead &h, int thread, double mean, do
             b = factors(h.b, i, h.width, 0);
 #pragma unroll
         for (int j = 0; j < 4; j++)
-            x.v[j] = CENTRED ? (float)(((double)x.v[j] - mean) * scale * (double)w.v[j] +
-                                       (double)b.v[j])
+            x.v[j] = CENTRED ? (float)fma(((double)x.v[j] - mean) * scale, (double)w.v[j],
+                                          (double)b.v[j])
                              : x.v[j] * factor * w.v[j];
         store_four(h.y, i, h.width, x);
     }

@@ -13,7 +13,8 @@ const bool cuda_built = true;
 static void cuda_close(Backend *be)
 {
     CudaState *st = cuda_state(be);
-    (void)cudaSetDevice(st->device);
+    if (cudaSetDevice(st->device) != cudaSuccess)
+        (void)cudaGetLastError();  // of a device that is not there
     if (st->stream)
         (void)cudaStreamSynchronize(st->stream);
     cuda_weights_close(be);

@@ -23,9 +23,9 @@ static __device__ void even_powers(double sum[3], const float *g, int64_t n)
 #pragma unroll
         for (int j = 0; j < 4; j++) {
             double x = (double)f.v[j], square = x * x, fourth = square * square;
-            sum[0] += square;
-            sum[1] += fourth;
-            sum[2] += fourth * square;
+            sum[0] = fma(x, x, sum[0]);
+            sum[1] = fma(square, square, sum[1]);
+            sum[2] = fma(fourth, square, sum[2]);
         }
     }
 }
@@ -49,7 +49,7 @@ static __global__ void poly_glu_kernel(float *gate, const float *up, Poly poly, 
 #pragma unroll
             for (int j = 0; j < 4; j++) {
                 double v = (double)x.v[j];
-                v = ((c[3] * v + c[2]) * v + c[1]) * v + c[0];
+                v = fma(fma(fma(c[3], v, c[2]), v, c[1]), v, c[0]);
                 x.v[j] = (float)(v * (double)by.v[j]);
             }
             store_four(g, i, F, x);

@@ -158,7 +158,8 @@ static __device__ float advance(TwoFloats *h, const Shared *m, float a, bool the
         if (t < n_rows) {
             float2 step = m->step[t][channel], bc = m->bc[t][n];
             *h = next_state(*h, step.x, a, __fmul_rn(step.y, bc.x));
-            part[t] = there ? bc.y * h->sum : 0;  // not NaN of a state that is not there
+            /* 0, not NaN, of a state that is not there; rounded: ptxas may fuse what is not */
+            part[t] = there ? __fmul_rn(bc.y, h->sum) : 0;
         }
     }
     return transposed_sum(part, n);
