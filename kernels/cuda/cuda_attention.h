@@ -8,7 +8,9 @@
  * cuda_attention.c         one call: plan, memory, order of the launches
  * cuda_attn.cuh            what its kernels share: places, masks, weights, the end of a row
  * cuda_attn_f32.cu         tiles in f32: a logit is one chain of fused multiply-adds over d in
- *                          order, times the scale: the bits of the CPU's
+ *                          order, times the scale: the bits of the CPU's. How they lie:
+ *                          cuda_attn_lines.cuh; a warp's arithmetic: cuda_attn_eight.cuh
+ * cuda_attn_f32_rows.cu    chosen rows of logits, the same bits
  * cuda_attn_bf16.cu        tiles in tensor cores
  * cuda_attn_quant.cu       scales of quantized logits
  * cuda_attn_record.cuh     statistics inside a tile, shared by both

@@ -58,6 +58,12 @@ __device__ inline int64_t attn_v_step(const AttnCall &c)
     return (int64_t)c.n_groups * c.dv;
 }
 
+/* Rows of so many floats from p on begin where a vector of n of them may lie. */
+static inline bool attn_is_wide(const float *p, int64_t row, int n)
+{
+    return (uintptr_t)p % (n * sizeof *p) == 0 && row % n == 0;
+}
+
 /* Keys from .. end of its sequence, never none, are what a query sees. */
 typedef struct {
     int32_t from, end;
