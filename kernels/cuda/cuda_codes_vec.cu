@@ -5,9 +5,9 @@
  * shapes    x [T,K], y [T,N] f32; bricks of cuda_codes.h
  * cost      bits / 8 bytes a weight, 4 or 8 a group: bound by memory as long as a weight takes
  *           less than about 3 instructions: it is 1.7 (4 bits, one row of bf16)
- * launch    a block of 4 warps a strip of 32 outputs and slice of K, slices until there are
- *           some 512 blocks; warps take every fourth brick. Each thread copies what itself
- *           will need, three bricks ahead: no barrier but for the sum at the end
+ * launch    a block of 8 warps (few rows: 4) a strip of 32 outputs; warps take bricks in turn,
+ *           two or three of each are on their way. One row is one launch where x lies well and
+ *           N is not small; else K goes in slices and x through scratch
  * bf16      in tensor cores, weights as A. One row leaves 7 of 8 columns of B empty: x goes
  *           into column q where inputs are those of lanes q, zeros elsewhere, so that each run
  *           of 16 inputs, which has its own scale, gets its own sum
@@ -19,91 +19,95 @@
 #include "kernels/cuda/cuda_codes.cuh"
 #include "kernels/cuda/cuda_ptx.cuh"
 
-enum { STAGES = 4, WANTED_BLOCKS = 512, LEAST_BRICKS = 2 * CODES_WARPS };
-
 /* One row rounded to bf16, one row of f32, up to 8 rows and up to 16, rounded. */
 typedef enum { ROW_BF16, ROW_F32, ROWS_8, ROWS_16 } Way;
 
-/* What a thread has of one brick, in vectors of 16 bytes: codes, scales and offsets of its four
- * outputs, inputs. */
+enum { BRICK_FLOATS = CODES_STEP / 4, BRICK_HALVES = CODES_STEP / 8 };  // vectors of a row of x
+
+/* A stage of the ring in vectors of 16 bytes, CODES of each thread, then the scale and offset
+ * of its run, four outputs each; then x, of the brick of each warp: one row of f32, or of each
+ * lane's run and token. */
 template <int BITS, Way WAY> struct Ring {
-    static constexpr int CODES = BITS / 2;
-    static constexpr int GROUPS = WAY == ROW_BF16 ? 2 : 1;  // runs whose scales it has
-    static constexpr int TOKENS = WAY == ROWS_16 ? 16 : WAY == ROWS_8 ? 8 : 1;
-    static constexpr int INPUTS = WAY == ROW_F32 ? 4 : WAY == ROWS_16 ? 4 : 2;
-    static constexpr int BRICK_VECS = WAY == ROW_F32 ? 16 : 8;  // of a row of x
-    static constexpr int SCALES = CODES, OFFSETS = SCALES + GROUPS, X = OFFSETS + GROUPS;
-    static constexpr int VECS = X + INPUTS;
-    static constexpr size_t BYTES = (size_t)STAGES * VECS * CODES_THREADS * 16;
+    static constexpr bool ONE_ROW = WAY == ROW_BF16 || WAY == ROW_F32;
+    static constexpr int  WARPS = ONE_ROW ? 8 : 4, THREADS = WARPS * WARP;
+    static constexpr int  COUNT = ONE_ROW && BITS > 4 ? 3 : 4;  // stages
+    static constexpr int  TOKENS = WAY == ROWS_16 ? 16 : WAY == ROWS_8 ? 8 : 1;
+    static constexpr int  CODES = BITS / 2, SCALE = CODES, OFFSET = SCALE + 1, X = OFFSET + 1;
+    static constexpr int  INPUTS = ONE_ROW ? 0 : TOKENS / 4;
+    static constexpr int  VECS = (X + INPUTS) * THREADS + (ONE_ROW ? WARPS * BRICK_FLOATS : 0);
+    static constexpr int  OUTPUTS = CODES_STRIP * TOKENS;  // sums of each warp
+    static constexpr size_t BYTES = (size_t)COUNT * VECS * 16;
+    static_assert(BYTES >= (size_t)WARPS * OUTPUTS * sizeof(float), "sums take its place");
+    static_assert(BYTES <= 99 << 10, "what the smallest of GPUs give to a block");
 };
 
 /* Of one slice of one strip. */
 typedef struct {
-    const uint4 *x;      // [T,k_pad] in the order of the codes
-    float       *parts;  // [n_slices,T,n] or NULL: into y
-    int64_t      bricks; // of a slice
+    const uint4 *x;       // [T,k_pad] in the order of the codes; one row: f32, else bf16
+    float       *parts;   // [n_slices,T,n] or NULL: into y
+    int64_t      bricks;  // of a slice
     int32_t      T;
 } Rows;
 
 /* --- the ring --- */
 
+/* Vector i of the lane's run in the row of x that its warp has. */
+static __device__ inline int row_place(int q, int i)
+{
+    return i * 4 + q;
+}
+
 template <int BITS, Way WAY>
-static __device__ inline void fetch_inputs(uint32_t to, const Rows &r, int64_t n_bricks, int64_t brick,
-                                    int lane)
+static __device__ inline void fetch_inputs(uint4 *x, const Rows &r, int64_t n_bricks,
+                                           int64_t brick)
 {
     typedef Ring<BITS, WAY> R;
-    int c = lane / 4, q = lane % 4;
+    int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
+    if (R::ONE_ROW) {
+        if (lane < BRICK_FLOATS)
+            ptx_cp_async(ptx_shared(x + warp * BRICK_FLOATS + row_place(lane / 4, lane % 4)),
+                         r.x + brick * BRICK_FLOATS + lane);
+    } else {
 #pragma unroll
-    for (int i = 0; i < R::INPUTS; i++) {
-        int  token = WAY == ROWS_8 || WAY == ROWS_16 ? i / 2 * 8 + c : 0;
-        bool wanted = WAY == ROW_F32 || (WAY == ROW_BF16 ? c == q : token < r.T);
-        int  from = WAY == ROW_F32 ? q * 4 + i : q * 2 + i % 2;
-        if (wanted)
-            ptx_cp_async(to + i * CODES_THREADS * 16,
-                         r.x + (token * n_bricks + brick) * R::BRICK_VECS + from);
+        for (int i = 0; i < R::INPUTS; i++) {
+            int token = i / 2 * 8 + lane / 4;
+            if (token < r.T)
+                ptx_cp_async(ptx_shared(x + i * R::THREADS + threadIdx.x),
+                             r.x + (token * n_bricks + brick) * BRICK_HALVES + lane % 4 * 2 +
+                                 i % 2);
+        }
     }
 }
 
-/* slot: this thread's first vector in the ring's slot; they are CODES_THREADS apart. */
 template <int BITS, Way WAY>
-static __device__ inline void fetch(uint32_t slot, const CodesView &w, const Rows &r, int strip,
-                             int64_t brick, int lane)
+static __device__ inline void fetch(uint4 *stage, const CodesView &w, const Rows &r, int strip,
+                                    int64_t brick)
 {
     typedef Ring<BITS, WAY> R;
+    int          lane = threadIdx.x % WARP;
+    uint32_t     mine = ptx_shared(stage + threadIdx.x);
     const uint4 *from = w.bricks + strip * w.strip_vecs + brick * (BITS * 16) + lane;
+    int64_t      at = codes_group(w, (uint32_t)brick * 4 + lane % 4) * w.n_pad +
+                      strip * CODES_STRIP + lane / 4 * 4;
 #pragma unroll
     for (int i = 0; i < R::CODES; i++)
-        ptx_cp_async(slot + i * CODES_THREADS * 16, from + i * WARP);
-#pragma unroll
-    for (int i = 0; i < R::GROUPS; i++) {
-        int     run = WAY == ROW_BF16 ? lane % 2 * 2 + i : lane % 4;
-        int64_t at = codes_group(w, (uint32_t)brick * 4 + run) * w.n_pad + strip * CODES_STRIP +
-                     lane / 4 * 4;
-        ptx_cp_async(slot + (R::SCALES + i) * CODES_THREADS * 16, w.scales + at);
-        if (w.offsets)
-            ptx_cp_async(slot + (R::OFFSETS + i) * CODES_THREADS * 16, w.offsets + at);
-    }
-    fetch_inputs<BITS, WAY>(slot + R::X * CODES_THREADS * 16, r, w.n_bricks, brick, lane);
+        ptx_cp_async(mine + i * R::THREADS * 16, from + i * WARP);
+    ptx_cp_async(mine + R::SCALE * R::THREADS * 16, w.scales + at);
+    if (w.offsets)
+        ptx_cp_async(mine + R::OFFSET * R::THREADS * 16, w.offsets + at);
+    fetch_inputs<BITS, WAY>(stage + R::X * R::THREADS, r, w.n_bricks, brick);
 }
 
-static __device__ inline float4 floats(const uint4 *slot, int i)
+static __device__ inline float4 floats(const uint4 *at)
 {
-    return *(const float4 *)(slot + i * CODES_THREADS);
+    return *(const float4 *)at;
 }
 
 /* --- sums of one brick: outputs 4c + i of the lane in four floats a token --- */
 
-/* B of the run's step s, from the run's inputs in order. */
-static __device__ inline void put_inputs(uint32_t (&b)[8], const uint4 *slot, bool there)
-{
-#pragma unroll
-    for (int i = 0; i < 2; i++)
-        put_four(b + 4 * i, there ? slot[i * CODES_THREADS] : make_uint4(0, 0, 0, 0));
-}
-
-/* c += outputs 2 half and 2 half + 1 of all lanes as rows c and c + 8, times B. */
+/* c += outputs of all lanes, even as rows c and odd as rows c + 8, times B. */
 static __device__ inline void multiply(float (&c)[4], const uint32_t (&even)[8],
-                                const uint32_t (&odd)[8], const uint32_t (&b)[8])
+                                       const uint32_t (&odd)[8], const uint32_t (&b)[8])
 {
 #pragma unroll
     for (int s = 0; s < 4; s++) {
@@ -112,15 +116,35 @@ static __device__ inline void multiply(float (&c)[4], const uint32_t (&even)[8],
     }
 }
 
-/* Columns 2q and 2q + 1 hold the sums of runs 2q and 2q + 1; from q = 2 on zeros. */
+/* The run of column q, rounded, in the lanes q of that column. */
+static __device__ inline void put_row(uint32_t (&b)[8], const uint4 *x)
+{
+    int  q = threadIdx.x % 4;
+    bool there = threadIdx.x % WARP / 4 == q;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        float4         v = floats(x + row_place(q, i));
+        __nv_bfloat162 low = __floats2bfloat162_rn(v.x, v.y);
+        __nv_bfloat162 high = __floats2bfloat162_rn(v.z, v.w);
+        b[2 * i] = there ? *(const uint32_t *)&low : 0;
+        b[2 * i + 1] = there ? *(const uint32_t *)&high : 0;
+    }
+}
+
+/* Columns 2q and 2q + 1 hold the sums of runs 2q and 2q + 1, whose scales are those of lanes
+ * of this c; from q = 2 on zeros. */
 template <int BITS>
-static __device__ inline void add_row_bf16(float (&total)[4], const uint32_t (&words)[2 * BITS],
-                                    const uint4 *slot, const CodesView &w, int lane)
+static __device__ inline void add_brick(float (&total)[4], const uint32_t (&words)[2 * BITS],
+                                        const uint4 *stage, const CodesView &w, const Rows &,
+                                        Ring<BITS, ROW_BF16>)
 {
     typedef Ring<BITS, ROW_BF16> R;
-    uint32_t b[8];
-    float4   scale[2] = {floats(slot, R::SCALES), floats(slot, R::SCALES + 1)};
-    put_inputs(b, slot + R::X * CODES_THREADS, lane / 4 == lane % 4);
+    int          runs = (int)threadIdx.x / 4 * 4 + threadIdx.x % 2 * 2;
+    const uint4 *scales = stage + R::SCALE * R::THREADS + runs;
+    const uint4 *offsets = stage + R::OFFSET * R::THREADS + runs;
+    float4       scale[2] = {floats(scales), floats(scales + 1)};
+    uint32_t     b[8];
+    put_row(b, stage + R::X * R::THREADS + threadIdx.x / WARP * BRICK_FLOATS);
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         uint32_t even[8], odd[8];
@@ -133,12 +157,11 @@ static __device__ inline void add_row_bf16(float (&total)[4], const uint32_t (&w
             total[2 * half + i / 2] += of_four(scale[i % 2], 2 * half + i / 2) * c[i];
     }
     if (w.offsets) {
-        const uint32_t ones[4] = {BF16_ONES, BF16_ONES, BF16_ONES, BF16_ONES};
-        float4         offset[2] = {floats(slot, R::OFFSETS), floats(slot, R::OFFSETS + 1)};
+        const uint32_t ones[8] = {BF16_ONES, BF16_ONES, BF16_ONES, BF16_ONES,
+                                  BF16_ONES, BF16_ONES, BF16_ONES, BF16_ONES};
+        float4         offset[2] = {floats(offsets), floats(offsets + 1)};
         float          c[4] = {0, 0, 0, 0};
-#pragma unroll
-        for (int s = 0; s < 4; s++)
-            ptx_mma_bf16(c, ones, b[2 * s], b[2 * s + 1]);
+        multiply(c, ones, ones, b);
 #pragma unroll
         for (int i = 0; i < 4; i++)
             total[i] += of_four(offset[0], i) * c[0] + of_four(offset[1], i) * c[1];
@@ -146,19 +169,17 @@ static __device__ inline void add_row_bf16(float (&total)[4], const uint32_t (&w
 }
 
 template <int BITS>
-static __device__ inline void add_row_f32(float (&total)[4], const uint32_t (&words)[2 * BITS],
-                                   const uint4 *slot, const CodesView &w)
+static __device__ inline void add_brick(float (&total)[4], const uint32_t (&words)[2 * BITS],
+                                        const uint4 *stage, const CodesView &w, const Rows &,
+                                        Ring<BITS, ROW_F32>)
 {
     typedef Ring<BITS, ROW_F32> R;
-    float4 scale = floats(slot, R::SCALES);
-    float  x[16], sum_x = 0;
+    const uint4 *row = stage + R::X * R::THREADS + threadIdx.x / WARP * BRICK_FLOATS;
+    float4       scale = floats(stage + R::SCALE * R::THREADS + threadIdx.x);
+    float        x[CODES_RUN], sum_x = 0;
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
-        float4 v = floats(slot, R::X + i);
-#pragma unroll
-        for (int j = 0; j < 4; j++)
-            x[4 * i + j] = of_four(v, j);
-    }
+    for (int i = 0; i < CODES_RUN; i++)
+        x[i] = of_four(floats(row + row_place(threadIdx.x % 4, i / 4)), i % 4);
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         uint32_t pairs[8];
@@ -172,9 +193,9 @@ static __device__ inline void add_row_f32(float (&total)[4], const uint32_t (&wo
         total[i] = __fmaf_rn(of_four(scale, i), sum, total[i]);
     }
     if (w.offsets) {
-        float4 offset = floats(slot, R::OFFSETS);
+        float4 offset = floats(stage + R::OFFSET * R::THREADS + threadIdx.x);
 #pragma unroll
-        for (int i = 0; i < 16; i++)
+        for (int i = 0; i < CODES_RUN; i++)
             sum_x += x[i];
 #pragma unroll
         for (int i = 0; i < 4; i++)
@@ -182,22 +203,33 @@ static __device__ inline void add_row_f32(float (&total)[4], const uint32_t (&wo
     }
 }
 
+/* B of a token's run; a token that is not there is zeros. */
+static __device__ inline void put_token(uint32_t (&b)[8], const uint4 *x, int apart, bool there)
+{
+#pragma unroll
+    for (int i = 0; i < 2; i++)
+        put_four(b + 4 * i, there ? x[i * apart] : make_uint4(0, 0, 0, 0));
+}
+
 /* total [half][tokens / 8][4]: C of outputs 2 half (rows c) and 2 half + 1 (rows c + 8). */
 template <int BITS, Way WAY>
-static __device__ inline void add_rows(float (&total)[2][Ring<BITS, WAY>::TOKENS / 8][4],
-                                const uint32_t (&words)[2 * BITS], const uint4 *slot,
-                                const CodesView &w, const Rows &r, int lane)
+static __device__ inline void add_brick(float (&total)[2][Ring<BITS, WAY>::TOKENS / 8][4],
+                                        const uint32_t (&words)[2 * BITS], const uint4 *stage,
+                                        const CodesView &w, const Rows &r, Ring<BITS, WAY>)
 {
     typedef Ring<BITS, WAY> R;
     constexpr int EIGHTS = R::TOKENS / 8;
-    const float4  none = make_float4(CODES_NO_OFFSET, CODES_NO_OFFSET, CODES_NO_OFFSET,
-                                     CODES_NO_OFFSET);
-    float4        scale = floats(slot, R::SCALES);
-    float4        offset = w.offsets ? floats(slot, R::OFFSETS) : none;
+    const uint4  *mine = stage + threadIdx.x;
+    float4        scale = floats(mine + R::SCALE * R::THREADS);
+    float4        offset = make_float4(CODES_NO_OFFSET, CODES_NO_OFFSET, CODES_NO_OFFSET,
+                                       CODES_NO_OFFSET);
     uint32_t      b[EIGHTS][8];
+    if (w.offsets)
+        offset = floats(mine + R::OFFSET * R::THREADS);
 #pragma unroll
     for (int i = 0; i < EIGHTS; i++)
-        put_inputs(b[i], slot + (R::X + 2 * i) * CODES_THREADS, i * 8 + lane / 4 < r.T);
+        put_token(b[i], mine + (R::X + 2 * i) * R::THREADS, R::THREADS,
+                  i * 8 + (int)threadIdx.x % WARP / 4 < r.T);
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         uint32_t even[8], odd[8];
@@ -205,7 +237,8 @@ static __device__ inline void add_rows(float (&total)[2][Ring<BITS, WAY>::TOKENS
         codes_unpack_output<BITS>(odd, words, 2 * half + 1);
 #pragma unroll
         for (int i = 0; i < 8; i++) {
-            even[i] = codes_weights(even[i], of_four(scale, 2 * half), of_four(offset, 2 * half));
+            even[i] = codes_weights(even[i], of_four(scale, 2 * half),
+                                    of_four(offset, 2 * half));
             odd[i] = codes_weights(odd[i], of_four(scale, 2 * half + 1),
                                    of_four(offset, 2 * half + 1));
         }
@@ -217,19 +250,44 @@ static __device__ inline void add_rows(float (&total)[2][Ring<BITS, WAY>::TOKENS
 
 /* --- a block --- */
 
-/* sums [CODES_WARPS][CODES_STRIP * tokens], output 4c + i of token t at i's place. */
-template <int BITS, Way WAY>
-static __device__ inline void finish(float *y, int64_t ldy, const float *sums, const CodesView &w,
-                              const Rows &r, int strip, int64_t slice)
+/* Sums of a warp, output by output and token by token. */
+static __device__ inline void put(float *sums, float (&total)[4])
 {
-    constexpr int COUNT = CODES_STRIP * Ring<BITS, WAY>::TOKENS;
-    __syncthreads();
-    for (int i = threadIdx.x; i < COUNT; i += CODES_THREADS) {
+    int lane = threadIdx.x % WARP;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        total[i] += __shfl_xor_sync((unsigned)ALL_LANES, total[i], 1);
+        total[i] += __shfl_xor_sync((unsigned)ALL_LANES, total[i], 2);
+        if (lane % 4 == 0)
+            sums[lane + i] = total[i];
+    }
+}
+
+template <int EIGHTS>
+static __device__ inline void put(float *sums, float (&total)[2][EIGHTS][4])
+{
+    int lane = threadIdx.x % WARP;
+#pragma unroll
+    for (int half = 0; half < 2; half++)
+#pragma unroll
+        for (int i = 0; i < EIGHTS; i++)
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                int n = lane / 4 * 4 + 2 * half + j / 2, t = 8 * i + lane % 4 * 2 + j % 2;
+                sums[t * CODES_STRIP + n] = total[half][i][j];
+            }
+}
+
+template <class R>
+static __device__ inline void write(float *y, int64_t ldy, const float *sums,
+                                    const CodesView &w, const Rows &r, int strip, int64_t slice)
+{
+    for (int i = threadIdx.x; i < R::OUTPUTS; i += R::THREADS) {
         int64_t n = (int64_t)strip * CODES_STRIP + i % CODES_STRIP, t = i / CODES_STRIP;
         float   sum = sums[i];
 #pragma unroll
-        for (int j = 1; j < CODES_WARPS; j++)
-            sum += sums[j * COUNT + i];
+        for (int j = 1; j < R::WARPS; j++)
+            sum += sums[j * R::OUTPUTS + i];
         if (n >= w.n || t >= r.T)
             continue;
         if (r.parts)
@@ -239,113 +297,54 @@ static __device__ inline void finish(float *y, int64_t ldy, const float *sums, c
     }
 }
 
-template <int BITS, Way WAY> struct Sums {
-    float of[2][Ring<BITS, WAY>::TOKENS / 8][4];
+template <int BITS, Way WAY> struct Total {
+    typedef float Sums[2][Ring<BITS, WAY>::TOKENS / 8][4];
 };
-template <int BITS> struct Sums<BITS, ROW_BF16> {
-    float of[4];
+template <int BITS> struct Total<BITS, ROW_BF16> {
+    typedef float Sums[4];
 };
-template <int BITS> struct Sums<BITS, ROW_F32> {
-    float of[4];
+template <int BITS> struct Total<BITS, ROW_F32> {
+    typedef float Sums[4];
 };
-
-template <int BITS>
-static __device__ inline void add(Sums<BITS, ROW_BF16> &s, const uint32_t (&words)[2 * BITS],
-                           const uint4 *slot, const CodesView &w, const Rows &, int lane)
-{
-    add_row_bf16<BITS>(s.of, words, slot, w, lane);
-}
-
-template <int BITS>
-static __device__ inline void add(Sums<BITS, ROW_F32> &s, const uint32_t (&words)[2 * BITS],
-                           const uint4 *slot, const CodesView &w, const Rows &, int)
-{
-    add_row_f32<BITS>(s.of, words, slot, w);
-}
 
 template <int BITS, Way WAY>
-static __device__ inline void add(Sums<BITS, WAY> &s, const uint32_t (&words)[2 * BITS],
-                           const uint4 *slot, const CodesView &w, const Rows &r, int lane)
-{
-    add_rows<BITS, WAY>(s.of, words, slot, w, r, lane);
-}
-
-/* Outputs of the lane, one token. */
-static __device__ inline void put_row(float *sums, float (&of)[4], int lane)
-{
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        of[i] += __shfl_xor_sync((unsigned)ALL_LANES, of[i], 1);
-        of[i] += __shfl_xor_sync((unsigned)ALL_LANES, of[i], 2);
-        if (lane % 4 == 0)
-            sums[lane / 4 * 4 + i] = of[i];
-    }
-}
-
-template <int BITS> static __device__ inline void put(float *sums, Sums<BITS, ROW_BF16> &s, int lane)
-{
-    put_row(sums, s.of, lane);
-}
-
-template <int BITS> static __device__ inline void put(float *sums, Sums<BITS, ROW_F32> &s, int lane)
-{
-    put_row(sums, s.of, lane);
-}
-
-template <int BITS, Way WAY>
-static __device__ inline void put(float *sums, Sums<BITS, WAY> &s, int lane)
-{
-#pragma unroll
-    for (int half = 0; half < 2; half++)
-#pragma unroll
-        for (int i = 0; i < Ring<BITS, WAY>::TOKENS / 8; i++)
-#pragma unroll
-            for (int j = 0; j < 4; j++) {
-                int n = lane / 4 * 4 + 2 * half + j / 2, t = 8 * i + lane % 4 * 2 + j % 2;
-                sums[t * CODES_STRIP + n] = s.of[half][i][j];
-            }
-}
-
-template <int BITS, Way WAY>
-static __global__ void __launch_bounds__(CODES_THREADS)
+static __global__ void __launch_bounds__(Ring<BITS, WAY>::THREADS)
 rows_kernel(float *y, int64_t ldy, const CodesView w, const Rows r)
 {
     typedef Ring<BITS, WAY> R;
     extern __shared__ uint4 ring[];
-    int     warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
     int     strip = (int)(blockIdx.x % (unsigned)w.n_strips);
     int64_t slice = blockIdx.x / (unsigned)w.n_strips;
     int64_t end = min((slice + 1) * r.bricks, (int64_t)w.n_bricks);
-    int64_t brick = slice * r.bricks + warp;
-    uint4  *mine = ring + threadIdx.x;
-    Sums<BITS, WAY> sums = {};
+    int64_t brick = slice * r.bricks + threadIdx.x / WARP;
+    typename Total<BITS, WAY>::Sums total = {};
 #pragma unroll
-    for (int i = 0; i < STAGES - 1; i++) {
-        if (brick + i * CODES_WARPS < end)
-            fetch<BITS, WAY>(ptx_shared(mine + i * R::VECS * CODES_THREADS), w, r, strip,
-                             brick + i * CODES_WARPS, lane);
+    for (int i = 0; i < R::COUNT - 1; i++) {
+        if (brick + i * R::WARPS < end)
+            fetch<BITS, WAY>(ring + i * R::VECS, w, r, strip, brick + i * R::WARPS);
         ptx_cp_commit();
     }
-    for (int at = 0; brick < end; brick += CODES_WARPS, at = (at + 1) % STAGES) {
-        const uint4 *slot = mine + at * R::VECS * CODES_THREADS;
-        int64_t      ahead = brick + (STAGES - 1) * CODES_WARPS;
+    for (int at = 0; brick < end; brick += R::WARPS, at = (at + 1) % R::COUNT) {
+        const uint4 *stage = ring + at * R::VECS;
+        int64_t      ahead = brick + (R::COUNT - 1) * R::WARPS;
         uint32_t     words[2 * BITS];
-        ptx_cp_wait<STAGES - 2>();
+        ptx_cp_wait<R::COUNT - 2>();
+        __syncwarp();  // its lanes have it, and are done with the stage to fill next
+        if (ahead < end)
+            fetch<BITS, WAY>(ring + (at + R::COUNT - 1) % R::COUNT * R::VECS, w, r, strip,
+                             ahead);
+        ptx_cp_commit();
 #pragma unroll
         for (int i = 0; i < R::CODES; i++)
-            put_four(words + 4 * i, slot[i * CODES_THREADS]);
-        add(sums, words, slot, w, r, lane);
-        if (ahead < end)
-            fetch<BITS, WAY>(ptx_shared(mine + (at + STAGES - 1) % STAGES * R::VECS *
-                                                   CODES_THREADS),
-                             w, r, strip, ahead, lane);
-        ptx_cp_commit();
+            put_four(words + 4 * i, stage[i * R::THREADS + threadIdx.x]);
+        add_brick(total, words, stage, w, r, R());
     }
     ptx_cp_wait<0>();
+    __syncthreads();  // what follows takes the place of the ring
+    float *sums = (float *)ring;
+    put(sums + threadIdx.x / WARP * R::OUTPUTS, total);
     __syncthreads();
-    float *all = (float *)ring;
-    put(all + warp * CODES_STRIP * R::TOKENS, sums, lane);
-    finish<BITS, WAY>(y, ldy, all, w, r, strip, slice);
+    write<R>(y, ldy, sums, w, r, strip, slice);
 }
 
 /* --- launches --- */
@@ -355,17 +354,18 @@ static Status launch(Backend *be, const CodesProduct *p, const Rows *r, int64_t 
 {
     typedef Ring<BITS, WAY> R;
     TRY(codes_shared(be, (const void *)rows_kernel<BITS, WAY>, R::BYTES));
-    rows_kernel<BITS, WAY><<<(unsigned)(p->w.n_strips * n_slices), CODES_THREADS, R::BYTES,
+    rows_kernel<BITS, WAY><<<(unsigned)(p->w.n_strips * n_slices), R::THREADS, R::BYTES,
                              cuda_state(be)->stream>>>(p->y, p->ldy, p->w, *r);
     return cuda_launched("rows of codes");
 }
 
-template <Way WAY> static Status run(Backend *be, const CodesProduct *p, CodesInputs form)
+/* K in slices until there are so many blocks, if each warp keeps two bricks. */
+template <Way WAY>
+static Status run(Backend *be, const CodesProduct *p, const void *x, int64_t wanted)
 {
-    CodesSlices s = codes_slices(p->w.n_bricks, p->w.n_strips, WANTED_BLOCKS, LEAST_BRICKS);
+    CodesSlices s = codes_slices(p->w.n_bricks, p->w.n_strips, wanted, 2 * Ring<4, WAY>::WARPS);
     Rows        r = {};
-    void       *x, *parts;
-    TRY(codes_inputs(be, &x, p, form));
+    void       *parts;
     r.x = (const uint4 *)x;
     r.bricks = s.bricks;
     r.T = (int32_t)p->T;
@@ -382,13 +382,21 @@ template <Way WAY> static Status run(Backend *be, const CodesProduct *p, CodesIn
     return s.n_slices > 1 ? codes_add_slices(be, p, r.parts, s.n_slices) : OK;
 }
 
+/* A second launch to add slices costs what reading some megabytes does. */
 Status codes_one_row(Backend *be, const CodesProduct *p, Dtype dtype)
 {
-    return dtype == DTYPE_F32 ? run<ROW_F32>(be, p, CODES_X_F32)
-                              : run<ROW_BF16>(be, p, CODES_X_BF16);
+    enum { WANTED = 48 };
+    void *x = (void *)(uintptr_t)p->x;
+    if (p->w.order || p->w.k % CODES_STEP || (uintptr_t)p->x % sizeof(uint4))
+        TRY(codes_inputs(be, &x, p, CODES_X_F32));
+    return dtype == DTYPE_F32 ? run<ROW_F32>(be, p, x, WANTED)
+                              : run<ROW_BF16>(be, p, x, WANTED);
 }
 
 Status codes_few_rows(Backend *be, const CodesProduct *p)
 {
-    return p->T <= 8 ? run<ROWS_8>(be, p, CODES_X_BF16) : run<ROWS_16>(be, p, CODES_X_BF16);
+    enum { WANTED = 512 };
+    void *x;
+    TRY(codes_inputs(be, &x, p, CODES_X_BF16));
+    return p->T <= 8 ? run<ROWS_8>(be, p, x, WANTED) : run<ROWS_16>(be, p, x, WANTED);
 }

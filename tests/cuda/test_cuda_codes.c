@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/cuda/cuda_codes.h"
 #include "kernels/half.h"
 #include "tests/cuda/ref_cuda.h"
 #include "tests/kernels/ref_ops.h"
@@ -244,16 +245,19 @@ TEST(codes_many_rows_agree_with_double)
     backend_close(&be);
 }
 
-/* K of 17 bricks and one input: slices of unlike lengths, the last brick nearly empty. */
+/* K of whole bricks and one input: slices of unlike lengths, the last brick nearly empty. */
 TEST(codes_sums_in_slices_agree_with_double)
 {
-    static const int64_t COUNTS[] = {1, 3, 12, 20};
+    static const int64_t COUNTS[] = {3, 12, 20};
     Backend be;
     T_GPU(&be);
-    for (int i = 0; i < 12; i++)
-        check_product(&be, (Shape){35, 1089, ROW, 4 + i / 4 * 2, i % 2, i % 3 == 0, true},
-                      DTYPE_BF16, COUNTS[i % 4], 0);
-    check_product(&be, (Shape){35, 1040, 16, 4, true, true, true}, DTYPE_F32, 1, 0);
+    for (int i = 0; i < 9; i++)
+        check_product(&be, (Shape){35, 1089, ROW, 4 + i / 3 * 2, i % 2, i % 4 == 0, true},
+                      DTYPE_BF16, COUNTS[i % 3], 0);
+    for (int i = 0; i < 6; i++)
+        check_product(&be, (Shape){35, i % 2 ? 2113 : 2112, i % 2 ? ROW : 48, 4 + i / 2 * 2,
+                                   i % 2, i % 4 == 0, true},
+                      i % 3 ? DTYPE_BF16 : DTYPE_F32, 1, 0);
     backend_close(&be);
 }
 
@@ -349,6 +353,42 @@ TEST(codes_no_rows_are_no_work)
 }
 
 /* --- the last layer, memory, failures --- */
+
+/* Some outputs are those of the whole product, to the bit. */
+static void check_block(Backend *be, int64_t T, Dtype dtype, int64_t first, int64_t n)
+{
+    enum { N = 200, K = 96 };
+    Case   c;
+    Linear w;
+    Tensor dx, dy;
+    float *all;
+    bool   whole;
+    case_open(&c, (Shape){N, K, 32, 6, true, true, true});
+    const float *x = ref_normal(&c.arena, T, K, 8).data;
+    float       *part = ref_guarded(&c.arena, T * n);
+    T_STATUS_OK(case_pack(be, &w, &c, dtype));
+    T_STATUS_OK(multiply(be, &all, &whole, &c, &w, x, T, 0));
+    T_STATUS_OK(ref_cuda_exact(be, &dx, x, T, K));
+    T_STATUS_OK(ref_cuda_empty(be, &dy, T, n, 1));
+    T_STATUS_OK(cuda_begin(be, &dy));
+    T_STATUS_OK(cuda_codes_block(be, dy.data, &dx, &w, first, n));
+    T_STATUS_OK(ref_cuda_read(be, part, &dy, &whole));
+    T_OK(whole);
+    for (int64_t i = 0; i < T * n; i++)
+        T_OK(part[i] == all[i / n * N + first + i % n]);
+    arena_close(&c.arena);
+}
+
+TEST(codes_a_block_of_outputs_is_that_of_all)
+{
+    static const int64_t COUNTS[] = {1, 6, 20};
+    Backend be;
+    T_GPU(&be);
+    for (int i = 0; i < 6; i++)
+        check_block(&be, COUNTS[i % 3], i < 3 ? DTYPE_F32 : DTYPE_BF16, 32 + i % 2 * 32,
+                    i % 2 ? 136 : 65);
+    backend_close(&be);
+}
 
 static void check_score(Backend *be, int64_t T, Dtype dtype)
 {
