@@ -70,6 +70,19 @@ TEST(backend_names_a_gpu_that_is_not_there)
     T_FAILS(backend_open(&be, "cuda:1000", 1), ERR_USAGE, "unknown device \"cuda:1000\"");
     T_FAILS(backend_open(&be, "cuda:-1", 1), ERR_USAGE, "unknown device \"cuda:-1\"");
     T_OK(!be.ops && n_held == 0);
+    T_OK(cudaGetLastError() == cudaSuccess);   // nor does a kernel hear of it later
+}
+
+TEST(failures_are_told_once)
+{
+    Backend be;
+    T_GPU(&be);
+    T_FAILS(cuda_error(cudaSetDevice(99), "cudaSetDevice(99)"), ERR_DEVICE,
+            "cuda: cudaSetDevice: ");
+    T_STATUS_OK(cuda_launched("none"));
+    T_FAILS(cuda_error(cudaErrorMemoryAllocation, "cudaMalloc"), ERR_MEMORY,
+            "cuda: cudaMalloc: ");
+    backend_close(&be);
 }
 
 TEST(backend_auto_takes_the_gpu)
@@ -225,7 +238,8 @@ TEST(copies_larger_than_the_stage_arrive_whole)
     T_GPU(&be);
     Arena    arena = {0};
     Tensor   large, small;
-    float   *in = arena_alloc(&arena, N, sizeof *in), *got = arena_alloc(&arena, N, sizeof *got);
+    float   *in = arena_alloc(&arena, N, sizeof *in);
+    float   *got = arena_alloc(&arena, N, sizeof *got);
     uint32_t state = 1;
     for (int64_t i = 0; i < N; i++) {
         state = state * 1664525u + 1013904223u;
