@@ -5,6 +5,9 @@ if(NOT DQ_CUDA_FOUND)
   return()
 endif()
 
+# What is not one operation alone: the simulator looks at its addresses, not for races.
+set(whole test_cuda_models test_cuda_cli)
+
 # The simulator: a folder with a libcudart and a libcublas that run kernels on the CPU, or with a
 # Makefile that builds them below build/.
 set(beside ${CMAKE_SOURCE_DIR}/../shared/cusim)
@@ -41,6 +44,10 @@ foreach(source ${sources})
   set_target_properties(${test} PROPERTIES LINKER_LANGUAGE C)
   target_link_libraries(${test} PRIVATE dq_ref_cuda dq_ref_analysis dq_ref_kernels dq_check
     dq_analysis)
+  if(test STREQUAL test_cuda_cli)
+    target_link_libraries(${test} PRIVATE dq_ref_reports dq_reports)
+    add_dependencies(${test} diffquant)
+  endif()
   add_test(NAME cuda.${test} COMMAND ${test})
   set_tests_properties(cuda.${test} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600 LABELS cuda
     ENVIRONMENT "ASAN_OPTIONS=detect_leaks=1:protect_shadow_gap=0")
@@ -48,5 +55,9 @@ foreach(source ${sources})
     add_test(NAME cusim.${test} COMMAND ${test})
     set_tests_properties(cusim.${test} PROPERTIES TIMEOUT 1200 LABELS cusim
       ENVIRONMENT "LD_LIBRARY_PATH=${cusim};ASAN_OPTIONS=detect_leaks=1")
+    if(test IN_LIST whole)
+      set_property(TEST cusim.${test} APPEND PROPERTY ENVIRONMENT CUSIM_CHECK=bounds)
+    endif()
   endif()
 endforeach()
+include(${CMAKE_SOURCE_DIR}/tests/bench/cuda/bench.cmake)
