@@ -18,17 +18,22 @@ enum { RUN = 16, TAPS = 4 };  // rows of a thread; the usual taps
 struct ConvolveCall {
     float         *y;
     const float   *x, *w, *b, *state;  // b, state may be NULL
-    const int32_t *start;              // [n_sequences + 1]
+    const int32_t *start;              // [n_sequences + 1], or NULL: 0 and T
     int64_t        n_sequences, T, E, J;
 };
 
-/* The sequence of row t: start[q] <= t < start[q + 1]. */
-static __device__ int64_t sequence_of(int64_t t, const int32_t *start, int64_t n)
+static __device__ int64_t start_of(const ConvolveCall &c, int64_t q)
 {
-    int64_t low = 0, high = n;
+    return c.start ? c.start[q] : q * c.T;
+}
+
+/* The sequence of row t: start[q] <= t < start[q + 1]. */
+static __device__ int64_t sequence_of(const ConvolveCall &c, int64_t t)
+{
+    int64_t low = 0, high = c.n_sequences;
     while (high - low > 1) {
         int64_t middle = (low + high) / 2;
-        if (start[middle] <= t)
+        if (start_of(c, middle) <= t)
             low = middle;
         else
             high = middle;
@@ -90,13 +95,13 @@ template <bool USUAL> static __global__ void convolve_kernel(ConvolveCall c)
     const int64_t end = first + RUN < c.T ? first + RUN : c.T;
     for (int64_t e = (int64_t)blockIdx.y * BLOCK + threadIdx.x; e < c.E;
          e += (int64_t)gridDim.y * BLOCK) {
-        int64_t q = sequence_of(first, c.start, c.n_sequences);
+        int64_t q = sequence_of(c, first);
         for (int64_t t = first, next; t < end; t = next, q++) {
-            next = c.start[q + 1] < end ? c.start[q + 1] : end;
+            next = start_of(c, q + 1) < end ? start_of(c, q + 1) : end;
             if (USUAL)
-                run_usual(c, e, c.start[q], t, next);
+                run_usual(c, e, start_of(c, q), t, next);
             else
-                run(c, e, c.start[q], t, next);
+                run(c, e, start_of(c, q), t, next);
         }
     }
 }
@@ -117,11 +122,12 @@ Status cuda_convolve(Backend *be, Tensor *y, const Tensor *x, const Tensor *w, c
     int64_t      T = x->shape[0], E = x->shape[1], J = w->shape[1], n = batch->n_sequences;
     cudaStream_t stream = cuda_state(be)->stream;
     float       *kept = state ? (float *)state->data : NULL;
-    void        *start;
+    void        *start = NULL;
     TRY(cuda_begin(be, y));
     if (T == 0 || E == 0)
         return OK;
-    TRY(cuda_sent(be, &start, batch->start, (size_t)(n + 1) * sizeof *batch->start));
+    if (n > 1)
+        TRY(cuda_sent(be, &start, batch->start, (size_t)(n + 1) * sizeof *batch->start));
     ConvolveCall c = {(float *)y->data, (const float *)x->data, (const float *)w->data,
                       (const float *)b->data, kept, (const int32_t *)start, n, T, E, J};
     dim3 grid((unsigned)ceil_div(T, RUN), (unsigned)i64_min(ceil_div(E, BLOCK), MOST_Y));

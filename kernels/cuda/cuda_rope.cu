@@ -12,7 +12,8 @@
 struct RopeCall {
     float         *x;
     const float   *cs, *sn;
-    const int32_t *positions;
+    const int32_t *positions;  // [T], or NULL: first, first + 1, ...
+    int32_t        first;
     int64_t        T, heads, d, half;
 };
 
@@ -29,7 +30,8 @@ static __global__ void rope_kernel(RopeCall r)
     const int64_t heads_on = BLOCK / r.half, dims_on = BLOCK % r.half;
     const int64_t first_head = threadIdx.x / r.half, first_dim = threadIdx.x % r.half;
     for (int64_t t = blockIdx.x; t < r.T; t += gridDim.x) {
-        const float *cs = r.cs + r.positions[t] * r.half, *sn = r.sn + r.positions[t] * r.half;
+        int64_t      angle = (r.positions ? r.positions[t] : r.first + t) * r.half;
+        const float *cs = r.cs + angle, *sn = r.sn + angle;
         int64_t      h = first_head, i = first_dim;
         while (h < r.heads) {
             float *x = r.x + (t * r.heads + h) * r.d + i;
@@ -44,17 +46,27 @@ static __global__ void rope_kernel(RopeCall r)
     }
 }
 
+/* Those of one sequence need not be sent: a copy less in each layer. */
+static bool in_order(const int32_t *positions, int64_t T)
+{
+    int64_t t = 1;
+    while (t < T && positions[t] == positions[t - 1] + 1)
+        t++;
+    return t == T;
+}
+
 Status cuda_rope(Backend *be, Tensor *x, int64_t heads, const Tensor *cs, const Tensor *sn,
                  const int32_t *positions)
 {
-    int64_t  T = x->shape[0], half = cs->shape[1];
-    void    *sent;
+    int64_t T = x->shape[0], half = cs->shape[1];
+    void   *sent = NULL;
     TRY(cuda_begin(be, x));
     if (T == 0 || half == 0)
         return OK;
-    TRY(cuda_sent(be, &sent, positions, (size_t)T * sizeof *positions));
+    if (!in_order(positions, T))
+        TRY(cuda_sent(be, &sent, positions, (size_t)T * sizeof *positions));
     RopeCall r = {(float *)x->data, (const float *)cs->data, (const float *)sn->data,
-                  (const int32_t *)sent, T, heads, x->shape[1] / heads, half};
+                  (const int32_t *)sent, positions[0], T, heads, x->shape[1] / heads, half};
     rope_kernel<<<grid_for(T * BLOCK), BLOCK, 0, cuda_state(be)->stream>>>(r);
     return cuda_launched("rope");
 }

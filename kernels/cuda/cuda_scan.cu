@@ -28,8 +28,8 @@ static_assert(ROWS == STATES, "transposed in registers");
 struct ScanCall {
     float         *y, *state;       // state may be NULL
     const float   *u, *dt, *bc, *a, *d, *dt_bias;
-    const int32_t *start;           // [n_sequences + 1]
-    int64_t        n_sequences, E, N;
+    const int32_t *start;           // [n_sequences + 1], or NULL: 0 and T
+    int64_t        n_sequences, T, E, N;
     int64_t        first_state;     // of the STATES of this launch
 };
 
@@ -165,6 +165,11 @@ static __device__ float advance(TwoFloats *h, const Shared *m, float a, bool the
     return transposed_sum(part, n);
 }
 
+static __device__ int64_t start_of(const ScanCall &s, int64_t q)
+{
+    return s.start ? s.start[q] : q * s.T;
+}
+
 static __device__ void scan_sequence(Shared *m, const ScanCall &s, int64_t q)
 {
     const int     tid = threadIdx.x;
@@ -182,9 +187,9 @@ static __device__ void scan_sequence(Shared *m, const ScanCall &s, int64_t q)
     const int64_t channel = first_channel + tid % CHANNELS;
     const Place   p = {tid / CHANNELS, channel, channel < s.E, tid / STATES, n, n < s.N};
     const float   d = p.there ? s.d[channel] : 0, dt_bias = p.there ? s.dt_bias[channel] : 0;
-    const int64_t end = s.start[q + 1];
-    Fetched       f = fetch(s, p, s.start[q], end);
-    for (int64_t row = s.start[q]; row < end; row += ROWS) {
+    const int64_t first = start_of(s, q), end = start_of(s, q + 1);
+    Fetched       f = fetch(s, p, first, end);
+    for (int64_t row = first; row < end; row += ROWS) {
         const int n_rows = end - row < ROWS ? (int)(end - row) : ROWS;
         float     u = f.u;
         stage(m, f, dt_bias);
@@ -232,15 +237,17 @@ Status cuda_scan(Backend *be, Tensor *y, const Tensor *u, const Tensor *dt, cons
 {
     enum { MOST_Y = 65535 };
     int64_t T = u->shape[0], E = u->shape[1], n = batch->n_sequences;
-    void   *start;
+    void   *start = NULL;
     TRY(cuda_begin(be, y));
     if (T == 0 || E == 0)
         return OK;
-    TRY(cuda_sent(be, &start, batch->start, (size_t)(n + 1) * sizeof *batch->start));
+    if (n > 1)
+        TRY(cuda_sent(be, &start, batch->start, (size_t)(n + 1) * sizeof *batch->start));
     ScanCall c = {(float *)y->data, state ? (float *)state->data : NULL,
                   (const float *)u->data, (const float *)dt->data, (const float *)bc->data,
                   (const float *)s->a.data, (const float *)s->d.data,
-                  (const float *)s->dt_bias.data, (const int32_t *)start, n, E, s->n_states, 0};
+                  (const float *)s->dt_bias.data, (const int32_t *)start, n, T, E, s->n_states,
+                  0};
     if (s->n_states > STATES && y->data == u->data)
         TRY(keep_u(be, &c, u));
     dim3 grid((unsigned)ceil_div(E, CHANNELS), (unsigned)i64_min(n, MOST_Y));
