@@ -33,13 +33,11 @@ __host__ __device__ constexpr uint32_t stage_bytes(int d, int dv, int n_key_maps
 }
 
 template <int D, int DV>
-static __device__ void load_stage(uint32_t to, const AttnCall &c, const MmaPlan &p,
-                                  const WarpPlace &w, int32_t key)
+static __device__ void load_stage(uint32_t to, const Rows &k, const Rows &v, int32_t n_key_maps,
+                                  int32_t key)
 {
-    constexpr int KEYS = keys_of(DV);
-    int64_t       row = w.group * c.n_keys + c.key_start[w.tile.sequence];
-    load_keys<D, KEYS>(to, c, p, w, key);
-    load_rows<DV, KEYS>(to + c.n_key_maps * tile_bytes(D, KEYS), p.v + row * DV, key, w.n_keys);
+    load_keys<D, keys_of(DV)>(to, k, n_key_maps, key);
+    load_rows<DV, keys_of(DV)>(to + n_key_maps * tile_bytes(D, keys_of(DV)), v, key);
     ptx_cp_commit();
 }
 
@@ -47,57 +45,63 @@ template <int D, int DV, bool QUANTIZED>
 static __global__ void __launch_bounds__(MMA_WARPS *WARP, 1) attend_kernel(AttnCall c, MmaPlan p)
 {
     extern __shared__ __align__(16) unsigned char shared[];
+    __shared__ WarpPlace places[MMA_WARPS];  // not in registers while the loop needs them
     constexpr int KEYS = keys_of(DV);
     WarpPlace     w = warp_place(c, p);
-    AttnSeen      seen = tile_seen(c, w.tile.position, w.tile.n_rows);
+    WarpPlace    *place = &places[threadIdx.x / WARP];
+    Positions     at = positions_of(w);
+    Rows          k = key_rows(c, p, w), v = value_rows(c, p, w);
     uint32_t      bytes = stage_bytes(D, DV, c.n_key_maps), stage = ptx_shared(shared);
     uint32_t      keys = key_lane<D>() + (c.n_key_maps == 2 && w.map ? tile_bytes(D, KEYS) : 0);
     uint32_t      values = value_lane<DV>() + c.n_key_maps * tile_bytes(D, KEYS);
-    int32_t       key = seen.from / KEYS * KEYS;
+    int32_t       key = attn_seen(c, w.tile.position).from / KEYS * KEYS;
+    int32_t       end = w.tile.position + w.tile.n_rows;
     bool          odd = p.odd[0];
     uint32_t      q[D / 16][4];
     float         o[DV / 8][4], scale[2] = {0, 0};
-    LaneRows      r = begin_rows(c, w);
+    LaneRows      r = begin_rows();
 
-    load_stage<D, DV>(stage, c, p, w, key);
+    load_stage<D, DV>(stage, k, v, c.n_key_maps, key);
     load_queries<D>(q, c, w);
     if (QUANTIZED && w.works)
         for (int h = 0; h < 2; h++)
             scale[h] = c.row_scale[attn_row(c, query_of(w, h), w.block, w.r)];
+    if (threadIdx.x % WARP == 0)
+        *place = w;
 #pragma unroll
     for (int n = 0; n < DV / 8; n++)
 #pragma unroll
         for (int i = 0; i < 4; i++)
             o[n][i] = 0;
 
-    for (int turn = 0; key < seen.end; key += KEYS, turn ^= 1) {
+    for (int turn = 0; key < end; key += KEYS, turn ^= 1) {
         uint32_t here = stage + turn * bytes;
         ptx_cp_wait<0>();
         __syncthreads();  // the tile is there, and all are done with the one before
-        if (key + KEYS < seen.end)
-            load_stage<D, DV>(stage + (turn ^ 1) * bytes, c, p, w, key + KEYS);
-        TileView view = tile_view<KEYS>(c, w, key);
-        if (!view.any)
+        if (key + KEYS < end)
+            load_stage<D, DV>(stage + (turn ^ 1) * bytes, k, v, c.n_key_maps, key + KEYS);
+        if (!sees_any<KEYS>(c, at, key))
             continue;
         float    x[KEYS / 8][4], keep[2];
         uint32_t weights[KEYS / 16][4];
         tile_logits<D, KEYS>(x, q, here + keys, c.scale);
         if (QUANTIZED)
             quantize_tile<KEYS>(x, scale, c.code_limit);
-        if (!view.all)
-            mask_tile<KEYS>(x, r, key);
+        if (!sees_all<KEYS>(c, at, key))
+            mask_tile<KEYS>(x, c, at, key);
         weigh_tile<KEYS>(x, &r, keep);
         keep_sums<DV>(o, keep);
         round_weights<KEYS>(weights, x);
         add_values<DV, KEYS>(o, weights, here + values);
-        if (odd && has_odd(c, p, w, key, KEYS))
-            add_odd_values<DV, KEYS>(o, weights, c, w, r, key);
+        if (odd && has_odd(c, p, *place, key, KEYS))
+            add_odd_values<DV, KEYS>(o, weights, c, *place, at, key);
     }
 
+    __syncthreads();
+    w = *place;
     Noise<DV> *noise = (Noise<DV> *)shared + w.queries / GROUP;
     float      squares[2];
     close_softmax(c, w, &r);
-    __syncthreads();
     if (w.works && w.map)
         give_noise<DV>(noise, o, r);
     __syncthreads();
@@ -106,7 +110,6 @@ static __global__ void __launch_bounds__(MMA_WARPS *WARP, 1) attend_kernel(AttnC
         put_rows<DV>(c, w, o, squares);
     }
 }
-
 
 /* --- the call --- */
 

@@ -19,9 +19,10 @@ __host__ __device__ constexpr int keys_of(int d)
 /* One row of a lane: [KEYS / 4] numbers, 2 of each 8 keys. */
 template <int KEYS>
 static __device__ void split_rows(float (&row)[2][KEYS / 4], uint32_t (&allowed)[2],
-                                  const float (&x)[KEYS / 8][4], const AttnSeen (&seen)[2],
-                                  int32_t key, bool all)
+                                  const float (&x)[KEYS / 8][4], const AttnCall &c,
+                                  const Positions &at, int32_t key)
 {
+    bool all = sees_all<KEYS>(c, at, key);
 #pragma unroll
     for (int h = 0; h < 2; h++) {
         allowed[h] = 0;
@@ -30,7 +31,7 @@ static __device__ void split_rows(float (&row)[2][KEYS / 4], uint32_t (&allowed)
 #pragma unroll
             for (int i = 0; i < 2; i++) {
                 row[h][2 * n + i] = x[n][2 * h + i];
-                if (all || is_seen(seen[h], key, n, i))
+                if (all || is_seen(c, at, key, n, 2 * h + i))
                     allowed[h] |= 1u << (2 * n + i);
             }
     }
@@ -85,35 +86,34 @@ static __global__ void __launch_bounds__(MMA_WARPS *WARP, 1) measure_kernel(Attn
     extern __shared__ __align__(16) unsigned char shared[];
     constexpr int KEYS = keys_of(D);
     WarpPlace     w = warp_place(c, p);
-    AttnSeen      of_tile = tile_seen(c, w.tile.position, w.tile.n_rows);
     uint32_t      bytes = c.n_key_maps * tile_bytes(D, KEYS), stage = ptx_shared(shared);
     uint32_t      keys = key_lane<D>() + (c.n_key_maps == 2 && w.map ? tile_bytes(D, KEYS) : 0);
-    int32_t       key = of_tile.from / KEYS * KEYS, g = threadIdx.x % WARP / 4;
+    int32_t       key = attn_seen(c, w.tile.position).from / KEYS * KEYS;
+    int32_t       end = w.tile.position + w.tile.n_rows, g = threadIdx.x % WARP / 4;
     int32_t       first = threadIdx.x / WARP * GROUP;  // row of the record
     uint32_t      q[D / 16][4], most[2] = {0, 0};
-    AttnSeen      seen[2] = {attn_seen(c, w.tile.position + w.queries + g),
-                             attn_seen(c, w.tile.position + w.queries + g + 8)};
     TileRecord    rec;
 
     w.works = w.works && (!w.map || w.first == 0);  // a noise that pieces share tells once
+    Positions at = positions_of(w);
+    Rows      k = key_rows(c, p, w);
     if (RECORD)
         rec = record_open(shared + 2 * bytes, blockDim.x / WARP * GROUP, c);
-    load_keys<D, KEYS>(stage, c, p, w, key);
+    load_keys<D, KEYS>(stage, k, c.n_key_maps, key);
     ptx_cp_commit();
     load_queries<D>(q, c, w);
-    for (int turn = 0; key < of_tile.end; key += KEYS, turn ^= 1) {
+    for (int turn = 0; key < end; key += KEYS, turn ^= 1) {
         ptx_cp_wait<0>();
         __syncthreads();  // the tile is there, and all are done with the one before
-        if (key + KEYS < of_tile.end)
-            load_keys<D, KEYS>(stage + (turn ^ 1) * bytes, c, p, w, key + KEYS);
+        if (key + KEYS < end)
+            load_keys<D, KEYS>(stage + (turn ^ 1) * bytes, k, c.n_key_maps, key + KEYS);
         ptx_cp_commit();
-        TileView view = tile_view<KEYS>(c, w, key);
-        if (!view.any)
+        if (!sees_any<KEYS>(c, at, key))
             continue;
         float    x[KEYS / 8][4], row[2][KEYS / 4];
         uint32_t allowed[2];
         tile_logits<D, KEYS>(x, q, stage + turn * bytes + keys, c.scale);
-        split_rows<KEYS>(row, allowed, x, seen, key, view.all);
+        split_rows<KEYS>(row, allowed, x, c, at, key);
         if (RECORD) {
             for (int h = 0; h < 2; h++)  // rows that are not there
                 allowed[h] = w.queries + g + 8 * h < w.tile.n_rows ? allowed[h] : 0;

@@ -130,7 +130,7 @@ static __device__ void work_out(const AttnCall &c, const RowsPlan &p, const Lane
     }
 }
 
-static __global__ void __launch_bounds__(BLOCK_ROWS) rows_kernel(AttnCall c, RowsPlan p)
+static __global__ void __launch_bounds__(BLOCK_ROWS, 4) rows_kernel(AttnCall c, RowsPlan p)
 {
     LaneRow  l = lane_row(c, p);
     int32_t  key = (int32_t)(blockIdx.x % (unsigned)p.pieces) * PIECE_KEYS +

@@ -68,27 +68,27 @@ __device__ inline WarpPlace warp_place(const AttnCall &c, const MmaPlan &p)
     return w;
 }
 
-/* The keys that some query of a tile of n queries sees. */
-__device__ inline AttnSeen tile_seen(const AttnCall &c, int32_t position, int32_t n)
-{
-    AttnSeen s = {attn_seen(c, position).from, position + n};
-    return s;
-}
-
 /* --- keys and values on their way --- */
 
-/* Rows key .. key + KEYS of one sequence's matrix [rows,WIDTH], of which n are there, to
- * [KEYS, WIDTH + ROW_PAD]; what is behind them is 0. */
-template <int WIDTH, int KEYS>
-__device__ inline void load_rows(uint32_t to, const uint16_t *from, int32_t key, int32_t n)
+/* A sequence's packed rows: one head of keys, or of values. */
+typedef struct {
+    const uint16_t *at;  // its first
+    int64_t         map; // numbers from one map's rows to the next one's; of keys
+    int32_t         n;   // rows
+} Rows;
+
+__device__ inline Rows key_rows(const AttnCall &c, const MmaPlan &p, const WarpPlace &w)
 {
-    constexpr int PIECES = WIDTH / 8;
-    for (int32_t i = threadIdx.x; i < KEYS * PIECES; i += blockDim.x) {
-        int32_t row = i / PIECES, piece = i % PIECES, at = key + row;
-        const uint16_t *source = from + (int64_t)min(at, n - 1) * WIDTH + piece * 8;
-        ptx_cp_async_some(to + (row * (WIDTH + ROW_PAD) + piece * 8) * 2, source,
-                          at < n ? 16 : 0);
-    }
+    int64_t row = (int64_t)w.group * c.n_key_maps * c.n_keys + c.key_start[w.tile.sequence];
+    Rows    r = {p.k + row * p.width_k, c.n_keys * p.width_k, w.n_keys};
+    return r;
+}
+
+__device__ inline Rows value_rows(const AttnCall &c, const MmaPlan &p, const WarpPlace &w)
+{
+    int64_t row = w.group * c.n_keys + c.key_start[w.tile.sequence];
+    Rows    r = {p.v + row * p.width_v, 0, w.n_keys};
+    return r;
 }
 
 /* Bytes of a tile. */
@@ -97,15 +97,27 @@ __host__ __device__ constexpr uint32_t tile_bytes(int32_t width, int32_t keys)
     return (uint32_t)(keys * (width + ROW_PAD) * 2);
 }
 
+/* Rows key .. key + KEYS of [n,WIDTH] to [KEYS, WIDTH + ROW_PAD]; what is behind them is 0. */
+template <int WIDTH, int KEYS>
+__device__ inline void load_rows(uint32_t to, const Rows &rows, int32_t key)
+{
+    constexpr int PIECES = WIDTH / 8;
+    for (int32_t i = threadIdx.x; i < KEYS * PIECES; i += blockDim.x) {
+        int32_t row = i / PIECES, piece = i % PIECES, at = key + row;
+        const uint16_t *from = rows.at + (int64_t)min(at, rows.n - 1) * WIDTH + piece * 8;
+        ptx_cp_async_some(to + (row * (WIDTH + ROW_PAD) + piece * 8) * 2, from,
+                          at < rows.n ? 16 : 0);
+    }
+}
+
 /* The maps of a tile of keys. */
 template <int D, int KEYS>
-__device__ inline void load_keys(uint32_t to, const AttnCall &c, const MmaPlan &p,
-                                 const WarpPlace &w, int32_t key)
+__device__ inline void load_keys(uint32_t to, Rows rows, int32_t n_maps, int32_t key)
 {
-    for (int32_t m = 0; m < c.n_key_maps; m++) {
-        int64_t row = (int64_t)(w.group * c.n_key_maps + m) * c.n_keys +
-                      c.key_start[w.tile.sequence];
-        load_rows<D, KEYS>(to + m * tile_bytes(D, KEYS), p.k + row * D, key, w.n_keys);
+    load_rows<D, KEYS>(to, rows, key);
+    if (n_maps == 2) {
+        rows.at += rows.map;
+        load_rows<D, KEYS>(to + tile_bytes(D, KEYS), rows, key);
     }
 }
 
@@ -168,27 +180,40 @@ __device__ inline void tile_logits(float (&x)[KEYS / 8][4], const uint32_t (&q)[
             x[n][i] = __fmul_rn(x[n][i], scale);
 }
 
-/* How a tile of keys lies to what the warp's queries see. */
+/* Where the warp's queries stand. */
 typedef struct {
-    bool any, all;  // some query sees some key; every query sees every key
-} TileView;
+    int32_t first, last;  // of the warp, in their sequence; last < first: it has no work
+    int32_t own;          // this lane's row g; the other is 8 on
+} Positions;
 
-template <int KEYS>
-__device__ inline TileView tile_view(const AttnCall &c, const WarpPlace &w, int32_t key)
+__device__ inline Positions positions_of(const WarpPlace &w)
 {
-    int32_t first = w.tile.position + w.queries;
-    int32_t last = w.tile.position + min(w.queries + GROUP, w.tile.n_rows) - 1;
-    TileView v;
-    v.any = w.works && key <= last && key + KEYS > attn_seen(c, first).from;
-    v.all = key + KEYS - 1 <= first && key >= attn_seen(c, last).from;
-    return v;
+    Positions p;
+    p.first = w.tile.position + w.queries;
+    p.last = w.works ? w.tile.position + min(w.queries + GROUP, w.tile.n_rows) - 1 : -1;
+    p.own = p.first + threadIdx.x % WARP / 4;
+    return p;
 }
 
-/* Is number i of row half (0: g, 1: g + 8) of this lane seen? key: the tile's first. */
-__device__ inline bool is_seen(AttnSeen seen, int32_t key, int n, int i)
+/* Does some query see some key of the tile? Does every query see every key? */
+template <int KEYS>
+__device__ inline bool sees_any(const AttnCall &c, const Positions &p, int32_t key)
 {
-    int32_t at = key + 8 * n + threadIdx.x % 4 * 2 + i % 2;
-    return at >= seen.from && at < seen.end;
+    return key <= p.last && key + KEYS > p.first + 1 - c.reach;
+}
+
+template <int KEYS>
+__device__ inline bool sees_all(const AttnCall &c, const Positions &p, int32_t key)
+{
+    return key + KEYS - 1 <= p.first && key > p.last - c.reach;
+}
+
+/* Is x[n][i] of this lane seen? key: the tile's first. */
+__device__ inline bool is_seen(const AttnCall &c, const Positions &p, int32_t key, int n, int i)
+{
+    int32_t back = p.own - key - threadIdx.x % 4 * 2;  // of row g from the lane's first key
+    int32_t at = 8 * n + i % 2 - 8 * (i / 2);
+    return at <= back && at > back - c.reach;
 }
 
 #endif

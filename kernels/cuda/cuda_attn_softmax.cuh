@@ -8,23 +8,15 @@
 
 /* --- a tile --- */
 
-/* Two rows of a lane on their way. */
+/* Rows g and g + 8 of the warp on their way. */
 typedef struct {
-    AttnSeen seen[2];
-    float    top[2];
-    double   sum[2];  // of this lane's keys
+    float  top[2];
+    double sum[2];  // of this lane's keys
 } LaneRows;
 
-__device__ inline LaneRows begin_rows(const AttnCall &c, const WarpPlace &w)
+__device__ inline LaneRows begin_rows()
 {
-    LaneRows r;
-#pragma unroll
-    for (int h = 0; h < 2; h++) {
-        int32_t row = w.queries + threadIdx.x % WARP / 4 + 8 * h;
-        r.seen[h] = attn_seen(c, w.tile.position + row);
-        r.top[h] = -CUDART_INF_F;
-        r.sum[h] = 0;
-    }
+    LaneRows r = {{-CUDART_INF_F, -CUDART_INF_F}, {0, 0}};
     return r;
 }
 
@@ -47,13 +39,14 @@ __device__ inline void quantize_tile(float (&x)[KEYS / 8][4], const float (&scal
 }
 
 template <int KEYS>
-__device__ inline void mask_tile(float (&x)[KEYS / 8][4], const LaneRows &r, int32_t key)
+__device__ inline void mask_tile(float (&x)[KEYS / 8][4], const AttnCall &c,
+                                 const Positions &p, int32_t key)
 {
 #pragma unroll
     for (int n = 0; n < KEYS / 8; n++)
 #pragma unroll
         for (int i = 0; i < 4; i++)
-            if (!is_seen(r.seen[i / 2], key, n, i))
+            if (!is_seen(c, p, key, n, i))
                 x[n][i] = -CUDART_INF_F;
 }
 
@@ -163,8 +156,8 @@ __device__ inline void pick_weights(float (&weight)[2], const uint32_t (&p)[KEYS
 /* What add_values left out: values that are not finite, for the rows that see them. */
 template <int DV, int KEYS>
 __device__ inline void add_odd_values(float (&o)[DV / 8][4], const uint32_t (&p)[KEYS / 16][4],
-                                      const AttnCall &c, const WarpPlace &w, const LaneRows &r,
-                                      int32_t key)
+                                      const AttnCall &c, const WarpPlace &w,
+                                      const Positions &at, int32_t key)
 {
     int32_t end = min(KEYS, w.n_keys - key);
     const float *values = attn_v(c, w.tile.sequence, w.group) + key * attn_v_step(c);
@@ -175,7 +168,7 @@ __device__ inline void add_odd_values(float (&o)[DV / 8][4], const uint32_t (&p)
         pick_weights<KEYS>(weight, p, j);
 #pragma unroll
         for (int h = 0; h < 2; h++)
-            seen[h] = key + j >= r.seen[h].from && key + j < r.seen[h].end;
+            seen[h] = key + j <= at.own + 8 * h && key + j > at.own + 8 * h - c.reach;
 #pragma unroll
         for (int n = 0; n < DV / 8; n++)
 #pragma unroll
