@@ -11,7 +11,6 @@
 
 /* What is used of it. */
 struct CudaBlas {
-    void          *library;
     cublasHandle_t handle;
     __typeof__(&cublasCreate_v2)       create;
     __typeof__(&cublasDestroy_v2)      destroy;
@@ -42,11 +41,11 @@ static Status blas_error(const CudaBlas *b, cublasStatus_t e, const char *call)
 
 static Status load(CudaBlas *b)
 {
-    b->library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
-    if (!b->library)
+    void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    if (!library)
         FAIL(ERR_DEVICE, "cuda: %s; products on the GPU need cuBLAS", dlerror());
     for (size_t i = 0; i < sizeof CALLS / sizeof *CALLS; i++) {
-        void *call = dlsym(b->library, CALLS[i].name);
+        void *call = dlsym(library, CALLS[i].name);
         if (!call)
             FAIL(ERR_DEVICE, "cuda: %s has no %s", LIBRARY, CALLS[i].name);
         memcpy((char *)b + CALLS[i].place, &call, sizeof call);
@@ -54,12 +53,12 @@ static Status load(CudaBlas *b)
     return OK;
 }
 
-static void unload(CudaBlas *b)
+/* The library stays until the program ends: what was loaded once with kernels of its own may
+ * not be unloaded, and C++ in it would leave memory behind. */
+static void stop(CudaBlas *b)
 {
     if (b->handle)
         (void)b->destroy(b->handle);
-    if (b->library)
-        dlclose(b->library);
 }
 
 /* f32 stays f32, and partial sums of bf16 are not rounded to it. */
@@ -83,7 +82,7 @@ static Status blas_of(Backend *be, CudaBlas **out)
         ARENA_NEW(b, &st->arena, 1);
         Status s = start(st, b);
         if (s != OK) {
-            unload(b);
+            stop(b);
             return s;
         }
         st->blas = b;
@@ -95,7 +94,7 @@ static Status blas_of(Backend *be, CudaBlas **out)
 void cuda_blas_close(CudaState *st)
 {
     if (st->blas)
-        unload(st->blas);
+        stop(st->blas);
     st->blas = NULL;
 }
 

@@ -82,17 +82,13 @@ row_kernel(float *y, const Vec *w, const Vec *x, const float *bias, int64_t N, i
         y[n] = all + (bias ? bias[n] : 0);
 }
 
+template <class Vec>
 static Status one_row(Backend *be, float *y, const CudaInput *in, const void *w,
                       const float *bias, int64_t n)
 {
-    cudaStream_t stream = cuda_state(be)->stream;
-    unsigned     blocks = (unsigned)ceil_div(n, BLOCK_WARPS);
-    if (in->w->dtype == DTYPE_BF16)
-        row_kernel<<<blocks, BLOCK, 0, stream>>>(y, (const uint4 *)w, (const uint4 *)in->data,
-                                                 bias, n, (int)(in->stride / 8));
-    else
-        row_kernel<<<blocks, BLOCK, 0, stream>>>(y, (const float4 *)w, (const float4 *)in->data,
-                                                 bias, n, (int)(in->stride / 4));
+    int64_t each = VEC_BYTES / (int64_t)dtype_size(in->w->dtype);
+    row_kernel<<<(unsigned)ceil_div(n, BLOCK_WARPS), BLOCK, 0, cuda_state(be)->stream>>>(
+        y, (const Vec *)w, (const Vec *)in->data, bias, n, (int)(in->stride / each));
     return cuda_launched("linear, one row");
 }
 
@@ -204,8 +200,10 @@ Status cuda_linear_block(Backend *be, float *y, const CudaInput *in, int64_t fir
     size_t row = (size_t)cuda_linear_stride(w->dtype, w->k) * dtype_size(w->dtype);
     const void  *from = (const char *)weights + (size_t)first * row;
     const float *bias = w->bias.data ? (const float *)w->bias.data + first : NULL;
-    return in->x.shape[0] == 1 ? one_row(be, y, in, from, bias, n)
-                               : many_rows(be, y, in, from, bias, n);
+    if (in->x.shape[0] > 1)
+        return many_rows(be, y, in, from, bias, n);
+    return w->dtype == DTYPE_BF16 ? one_row<uint4>(be, y, in, from, bias, n)
+                                  : one_row<float4>(be, y, in, from, bias, n);
 }
 
 Status cuda_linear(Backend *be, Tensor *y, const Tensor *x, const Linear *w)
