@@ -149,7 +149,7 @@ static void check_rope(Backend *be, Backend *cpu, int64_t heads, int64_t d, int6
     int32_t positions[ROPE_T];
     bool    whole;
     for (int t = 0; t < ROPE_T; t++)
-        positions[t] = heads % 2 ? (t * 31) % ROPE_P : t + 7;
+        positions[t] = heads % 2 ? (t * 31) % ROPE_P : heads % 4 ? 2 * t : t + 7;
     ((float *)host.data)[C] = NAN;
     T_STATUS_OK(ref_cuda_tensor(be, &x, host.data, ROPE_T, C, shift));
     T_STATUS_OK(ref_cuda_tensor(be, &cs, hcs.data, ROPE_P, half, 1));
