@@ -9,8 +9,8 @@
 /* --- logits --- */
 
 /* x += q k over n dims of a chunk; k: this lane's first key. */
-__device__ inline void add_products(float (&x)[LINES][SETS], const float *q,
-                                           const float *k, int32_t n)
+__device__ inline void add_products(float (&x)[LINES][SETS], const float *q, const float *k,
+                                    int32_t n)
 {
 #pragma unroll
     for (int g = 0; g < DIMS; g += 4) {
@@ -47,8 +47,7 @@ __device__ inline uint32_t seen_sets(int32_t end, int32_t reach, int32_t key)
 }
 
 /* Logits quantized, through shared memory: one division in the code, not 32. */
-__device__ inline void quantize(float (&x)[LINES][SETS], const AttnCall &c,
-                                       const Place &w)
+__device__ inline void quantize(float (&x)[LINES][SETS], const AttnCall &c, const Place &w)
 {
     float *own = w.weights + w.lane;
 #pragma unroll
@@ -132,13 +131,13 @@ template <int N> __device__ constexpr int side_by_side()
     return N < 4 ? N : 4;
 }
 
-/* o += weights v over a chunk's keys from `key` on. p [LINES,WARP] weights; v: this lane's first
- * column. ALL: every line sees every one of these keys. */
+/* o += weights v over a chunk's keys from `key` on. p [LINES,WARP] weights; v: this lane's
+ * first column. ALL: every line sees every one of these keys. */
 template <bool ALL, int COLUMNS, int N>
 __device__ inline void add_values(float (&o)[LINES][N], const float *p, const float *v,
-                                         const Line *lines, int32_t key, int32_t reach)
+                                  const Line *lines, int32_t key, int32_t reach)
 {
-    constexpr int W = side_by_side<N>(), ROWS = chunk_rows<COLUMNS>();
+    constexpr int W = side_by_side<N>(), ROWS = chunk_rows(COLUMNS);
 #pragma unroll 1
     for (int k = 0; k < ROWS; k += 4) {
         float right[4][N / W][W];
@@ -168,8 +167,8 @@ __device__ inline void add_values(float (&o)[LINES][N], const float *p, const fl
 
 /* o of signals: A1 v - lambda A2 v. side: memory for GROUP_COLUMNS columns of the noise. */
 template <int COLUMNS, int N>
-__device__ inline void subtract_noise(float (&o)[LINES][N], const AttnCall &c,
-                                             const Tile &t, const Place &w, float *side)
+__device__ inline void subtract_noise(float (&o)[LINES][N], const AttnCall &c, const Tile &t,
+                                      const Place &w, float *side)
 {
     constexpr int W = side_by_side<N>();
     constexpr int LD = COLUMNS < GROUP_COLUMNS ? COLUMNS : GROUP_COLUMNS;
@@ -212,8 +211,7 @@ __device__ inline void subtract_noise(float (&o)[LINES][N], const AttnCall &c,
 }
 
 template <int N>
-__device__ inline void norm_lines(float (&o)[LINES][N], const AttnCall &c,
-                                  const Place &w)
+__device__ inline void norm_lines(float (&o)[LINES][N], const AttnCall &c, const Place &w)
 {
     constexpr int W = side_by_side<N>();
     float square[LINES];
@@ -237,7 +235,7 @@ __device__ inline void norm_lines(float (&o)[LINES][N], const AttnCall &c,
 
 template <int N>
 __device__ inline void write_lines(const float (&o)[LINES][N], const AttnCall &c,
-                                          const TilePlan &p, const Tile &t, const Place &w)
+                                   const TilePlan &p, const Tile &t, const Place &w)
 {
     constexpr int W = side_by_side<N>();
 #pragma unroll

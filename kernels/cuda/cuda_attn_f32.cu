@@ -23,7 +23,7 @@
 /* Of the rows of V from `key` on, the first chunk that the tile sees. */
 template <int COLUMNS> static __device__ inline int32_t first_chunk(const Tile &t, int32_t key)
 {
-    return max(t.from - key, 0) / chunk_rows<COLUMNS>();
+    return max(t.from - key, 0) / chunk_rows(COLUMNS);
 }
 
 /* x = q k; at: which stage the first chunk comes to. Then the next chunk is under way: of V,
@@ -52,7 +52,7 @@ static __device__ inline void tile_logits(float (&x)[LINES][SETS], const AttnCal
                 copy_keys(other, c, p, t, next, more ? dim + DIMS : 0);
         } else if constexpr (COLUMNS > 0) {
             copy_values<COLUMNS>(other, p, t,
-                                 key + first_chunk<COLUMNS>(t, key) * chunk_rows<COLUMNS>());
+                                 key + first_chunk<COLUMNS>(t, key) * chunk_rows(COLUMNS));
         }
         ptx_cp_commit();
         if (some_see(c, w, key, KEYS))
@@ -107,8 +107,8 @@ static __device__ inline void tile_weights(float (&x)[LINES][SETS], float (&o)[L
     weigh(x, o, s);
 }
 
-/* The weights of set `set` to where the product with V reads them. x moves on: its first set
- * is then that one. */
+/* The weights of set `set` to where the product with V reads them, after a barrier. x moves on:
+ * its first set is then that one. */
 static __device__ inline void lay_weights(float (&x)[LINES][SETS], const Place &w, int32_t *at,
                                           int32_t set)
 {
@@ -117,11 +117,10 @@ static __device__ inline void lay_weights(float (&x)[LINES][SETS], const Place &
 #pragma unroll
         for (int i = 0; i < LINES; i++)
             x[i][0] = x[i][1], x[i][1] = x[i][2], x[i][2] = x[i][3];
-    __syncwarp();
+    __syncwarp();  // the set before has been read
 #pragma unroll
     for (int i = 0; i < LINES; i++)
         w.weights[i * WARP + w.lane] = x[i][0];
-    __syncwarp();
 }
 
 /* o += weights v; the next chunk of keys, if any, is then under way. */
@@ -130,7 +129,7 @@ static __device__ inline void tile_values(float (&o)[LINES][N], float (&x)[LINES
                                           const AttnCall &c, const TilePlan &p, const Tile &t,
                                           const Place &w, int32_t key, int32_t *at)
 {
-    constexpr int ROWS = chunk_rows<COLUMNS>(), PER_SET = WARP / ROWS;
+    constexpr int ROWS = chunk_rows(COLUMNS), PER_SET = WARP / ROWS;
     int32_t first = first_chunk<COLUMNS>(t, key), set = 0;
     int32_t end = min((t.end - key + ROWS - 1) / ROWS, KEYS / ROWS);
     bool    sees = some_see(c, w, key, KEYS);
@@ -310,7 +309,7 @@ static Status launch(Backend *be, const AttnCall *c, TilePlan p, TileKernel *ker
 {
     int64_t blocks = (int64_t)p.n_tiles * p.n_parts * c->n_blocks;
     int32_t k = c->n_key_maps * KEYS * LD_K + ALL_LINES * DIMS;
-    int32_t v = columns * (columns > GROUP_COLUMNS ? 16 : 32);
+    int32_t v = columns * chunk_rows(columns);
     p.stage = k > v ? k : v;
     size_t shared = (2 * (size_t)p.stage + ALL_LINES * WARP) * sizeof(float);
     if (record)

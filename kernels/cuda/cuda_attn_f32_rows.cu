@@ -30,7 +30,8 @@ typedef struct {
     float4 q[TOGETHER * DIMS / 4];
 } Shared;
 
-static __device__ inline Row row_at(const AttnCall &c, const AttnRow *rows, int64_t n, int64_t i)
+static __device__ inline Row row_at(const AttnCall &c, const AttnRow *rows, int64_t n,
+                                    int64_t i)
 {
     AttnRow a = rows[i < n ? i : n - 1];
     Row     r;

@@ -1,5 +1,5 @@
-/* cuda_attn_lines.cuh - how cuda_attn_f32.cu lays a tile out: lines of queries over the warps of
- * a block, keys over the lanes of a warp, chunks of K, q and V on their way to shared memory.
+/* cuda_attn_lines.cuh - how cuda_attn_f32.cu lays a tile out: lines of queries over the warps
+ * of a block, keys over the lanes of a warp, chunks of K, q and V on their way to shared memory.
  *
  * A line is a query's row of q. A warp has eight, all of signals or all of the noise, which
  * begins with a warp: they look at the same keys, and q comes from shared memory as
@@ -70,8 +70,7 @@ typedef struct {
 /* --- where things are --- */
 
 /* Line i of the block. A warp has lines of one kind; those without a query take the last. */
-__device__ inline void set_line(Tile *to, const AttnCall &c, const AttnTile &t,
-                                int32_t i)
+__device__ inline void set_line(Tile *to, const AttnCall &c, const AttnTile &t, int32_t i)
 {
     int32_t first = to->n_signal_warps * LINES;
     bool    noise = i >= first;
@@ -111,7 +110,7 @@ __device__ inline void set_tile(Tile *to, const AttnCall &c, const TilePlan &p)
 }
 
 __device__ inline Place place_of(const AttnCall &c, const TilePlan &p, const Tile &t,
-                                     float *shared)
+                                 float *shared)
 {
     Place w;
     w.warp = threadIdx.x / WARP;
@@ -126,14 +125,12 @@ __device__ inline Place place_of(const AttnCall &c, const TilePlan &p, const Til
 }
 
 /* Does a line of the warp see one of n keys from `key` on; do all of them see all of these? */
-__device__ inline bool some_see(const AttnCall &c, const Place &w, int32_t key,
-                                int32_t n)
+__device__ inline bool some_see(const AttnCall &c, const Place &w, int32_t key, int32_t n)
 {
     return key < w.last_end && key + n > w.first_end - c.reach;
 }
 
-__device__ inline bool all_see(const AttnCall &c, const Place &w, int32_t key,
-                               int32_t n)
+__device__ inline bool all_see(const AttnCall &c, const Place &w, int32_t key, int32_t n)
 {
     return key + n <= w.first_end && key >= w.last_end - c.reach;
 }
@@ -153,8 +150,8 @@ __device__ inline bool tile_sees(const Tile &t, int32_t key)
 
 /* K [maps,KEYS,LD_K] and q [ALL_LINES,DIMS] from dim `dim` on; keys that the tile does not see
  * are 0. */
-__device__ inline void copy_keys(float *to, const AttnCall &c, const TilePlan &p,
-                                        const Tile &t, int32_t key, int32_t dim)
+__device__ inline void copy_keys(float *to, const AttnCall &c, const TilePlan &p, const Tile &t,
+                                 int32_t key, int32_t dim)
 {
     int32_t line = threadIdx.x / QUADS;
     int32_t n = c.d - dim - threadIdx.x % QUADS * 4;  // dims that are left from this quad on
@@ -189,17 +186,16 @@ __device__ inline void copy_keys(float *to, const AttnCall &c, const TilePlan &p
 }
 
 /* Rows of V in a chunk. */
-template <int COLUMNS> __device__ constexpr int chunk_rows()
+__host__ __device__ constexpr int chunk_rows(int columns)
 {
-    return COLUMNS > GROUP_COLUMNS ? 16 : 32;
+    return columns > GROUP_COLUMNS ? 16 : 32;
 }
 
 /* V [ROWS,COLUMNS] from key `key` on; what is not seen, or no column, is 0. */
 template <int COLUMNS>
-__device__ inline void copy_values(float *to, const TilePlan &p, const Tile &t,
-                                          int32_t key)
+__device__ inline void copy_values(float *to, const TilePlan &p, const Tile &t, int32_t key)
 {
-    constexpr int LINE = COLUMNS / 4, ROWS = chunk_rows<COLUMNS>();  // quads of a row
+    constexpr int LINE = COLUMNS / 4, ROWS = chunk_rows(COLUMNS);  // quads of a row
     int32_t quad = threadIdx.x % LINE, n = t.columns - 4 * quad;
     key += threadIdx.x / LINE;
     to += threadIdx.x * 4;
@@ -232,7 +228,8 @@ template <int HOW> __device__ inline float join(float a, float b)
     return HOW == JOIN_MAX ? fmaxf(a, b) : a + b;  // a maximum passes over NaN
 }
 
-/* v[i] of line i over all lanes: lane l gets that of line l / 4. A tree, the same of any line. */
+/* v[i] of line i over all lanes: lane l gets that of line l / 4. A tree, the same for any
+ * line. */
 template <int HOW> __device__ inline float of_line(float (&v)[LINES])
 {
 #pragma unroll

@@ -27,7 +27,8 @@ static __device__ Rows rows_of(const AttnCall &c, int32_t sequence)
 
 /* The bits of magnitudes are in order, with NaN above infinity. max [n_sequences,maps], or
  * [n_sequences] where maps share. */
-static __global__ __launch_bounds__(BLOCK) void max_kernel(AttnCall c, uint32_t *max, bool share)
+static __global__ __launch_bounds__(BLOCK) void max_kernel(AttnCall c, uint32_t *max,
+                                                           bool share)
 {
     int64_t maps = (int64_t)c.n_blocks * c.n_rows;
     for (int32_t b = blockIdx.y; b < c.n_sequences; b += gridDim.y) {

@@ -305,6 +305,59 @@ TEST(attention_of_extreme_logits)
     backend_close(&be);
 }
 
+/* --- logits --- */
+
+static bool same_record(const LogitRecord *a, const LogitRecord *b)
+{
+    bool   same = a->peaks.n == b->peaks.n;
+    size_t M = (size_t)b->n_maps, S = (size_t)b->n_positions;
+    for (int64_t i = 0; i < b->n_heads * b->n_maps; i++)
+        same = same && a->moments[i].count == b->moments[i].count &&
+               a->moments[i].min == b->moments[i].min && a->moments[i].max == b->moments[i].max;
+    for (int i = 0; same && i < a->peaks.n; i++) {
+        const Peak *p = &a->peaks.at[i], *q = &b->peaks.at[i];
+        same = p->value == q->value && p->head == q->head && p->map == q->map &&
+               p->position == q->position && p->key == q->key;
+    }
+    return same && memcmp(a->hist, b->hist, M * HIST_BINS * sizeof *a->hist) == 0 &&
+           memcmp(a->query_absmax, b->query_absmax, M * S * sizeof(float)) == 0 &&
+           memcmp(a->key_absmax, b->key_absmax, M * S * sizeof(float)) == 0;
+}
+
+/* Of any numbers: those of tiles and those of chosen rows, each told once, also where a block's
+ * heads or columns take several. */
+TEST(attention_logits_have_the_cpus_bits)
+{
+    static const struct {
+        CaseShape shape;
+        CaseWide  wide;
+    } OF[] = {
+        {{4, 2, 2, 37, 2, {35, 3}, {140, 7}}, {2, 5, 50, false}},
+        {{63, 1, 2, 12, 1, {2}, {5}}, {63, 2, 0, true}},
+        {{2, 1, 1, 20, 1, {3}, {7}}, {0, 259, 0, false}},
+    };
+    Backend be;
+    T_GPU(&be);
+    if (!cpu_isa_force(CPU_AVX2))
+        T_SKIP("no fused multiply-add on this CPU");
+    for (size_t i = 0; i < sizeof OF / sizeof *OF; i++) {
+        LogitRecord got, want;
+        int64_t     H = OF[i].shape.n_heads, M = OF[i].shape.n_maps;
+        Case        c;
+        T_STATUS_OK(case_init_wide(&c, &OF[i].shape, &OF[i].wide, 7));
+        T_STATUS_OK(logit_record_init(&got, &c.arena, 1, H, M, 140));
+        T_STATUS_OK(logit_record_init(&want, &c.arena, 1, H, M, 140));
+        c.a.record = &got;
+        T_STATUS_OK(ref_cuda_case_run(&be, &c, (int64_t)i));
+        c.a.record = &want;
+        T_STATUS_OK(case_run(&c, 1));
+        T_OK(same_record(&got, &want));
+        arena_close(&c.arena);
+    }
+    cpu_isa_force(N_CPU_ISAS);
+    backend_close(&be);
+}
+
 /* --- quantized logits --- */
 
 /* Exact logits, so that GPU and reference quantize the same numbers. */
@@ -354,8 +407,9 @@ TEST(quantized_logits_are_those_of_the_cpu)
         c.a.norm_eps = cpu.a.norm_eps = 0.1f;
         T_STATUS_OK(ref_cuda_case_run(&be, &c, 0));
         T_STATUS_OK(case_run(&cpu, 1));
+        const float *x = c.out.data, *y = cpu.out.data;
         for (int64_t i = 0; i < tensor_count(&c.out); i++) {
-            double e = fabs((double)((float *)c.out.data)[i] - (double)((float *)cpu.out.data)[i]);
+            double e = fabs((double)x[i] - (double)y[i]);
             most = e <= most ? most : e;
         }
         T_NEAR(most, 0, 2e-6);
