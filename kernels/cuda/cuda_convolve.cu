@@ -9,7 +9,7 @@
  *         sequence are added like any other, so that zeros and a state of zeros, one call and
  *         pieces give the same bits
  * NaN     makes J rows of its channel NaN
- * test    tests/cuda/test_cuda_ssm.c */
+ * test    tests/cuda/test_cuda_convolve.c */
 #include "kernels/cuda/cuda_act.cuh"
 #include "kernels/cuda/cuda_launch.cuh"
 

@@ -16,7 +16,7 @@
  *         bits, the batch changes nothing
  * NaN     in u, dt or B: the channel's h and y from there on; in C: the row of y. An infinite
  *         h becomes NaN a step later
- * test    tests/cuda/test_cuda_ssm.c */
+ * test    tests/cuda/test_cuda_scan.c, test_cuda_scan_step.c */
 #include "kernels/cuda/cuda_launch.cuh"
 #include "kernels/cuda/cuda_math.cuh"
 
