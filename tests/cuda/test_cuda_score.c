@@ -3,6 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/cuda/cuda_weights.h"
+#include "kernels/half.h"
 #include "tests/cuda/ref_cuda.h"
 #include "tests/kernels/ref_ops.h"
 
@@ -118,6 +120,67 @@ TEST(rows_nobody_asks_for_are_zero)
     T_STATUS_OK(op_score(&c.be, &c.x, &c.head, c.targets, c.logprob, NULL));
     for (int t = 0; t < T; t++)
         T_OK(c.logprob[t] == 0);
+    case_close(&c);
+}
+
+/* Weights and inputs that bf16 holds: the codes' products differ by their sums alone. */
+static void check_codes(int64_t T, int bits)
+{
+    enum { V = 4130, K = 96, GROUP = 32 };
+    Case     c = {0};
+    uint64_t seed = 9;
+    T_GPU(&c.be);
+    T_STATUS_OK(case_open(&c, T, V, K, DTYPE_BF16));
+    int8_t *codes = arena_alloc(&c.arena, V * K, 1);
+    float  *scales = arena_alloc(&c.arena, V * K / GROUP, sizeof *scales);
+    float  *decoded = arena_alloc(&c.arena, V * K, sizeof *decoded);
+    for (int64_t i = 0; i < V * K; i++)
+        codes[i] = (int8_t)floorf(check_uniform(&seed) * (float)(1 << (bits - 1)));
+    for (int64_t i = 0; i < V * K / GROUP; i++)
+        scales[i] = ldexpf(1, -bits - 2 - (int)(i % 3));
+    for (int64_t i = 0; i < T * K; i++)
+        c.host_x[i] = bf16_round(c.host_x[i]);
+    Codes k = {.n = V, .k = K, .bits = bits, .group = GROUP, .codes = codes, .scales = scales};
+    codes_decode(decoded, &k, 0, V);
+    c.loss = ref_linear(c.logits, c.host_x, decoded, c.bias, T, V, K, DTYPE_F32);
+    T_STATUS_OK(backend_upload(&c.be, &c.x, c.host_x));
+    T_STATUS_OK(op_linear_codes(&c.be, &c.head, &k, c.bias, DTYPE_BF16));
+    T_STATUS_OK(op_score(&c.be, &c.x, &c.head, c.targets, c.logprob, c.best));
+    for (int64_t t = 0; t < T; t++) {
+        const double *row = c.logits + t * V;
+        double        want = c.targets[t] < 0 ? 0 : ref_logprob(row, V, c.targets[t]);
+        T_NEAR(c.logprob[t], want, 4 * c.loss + 1e-6 + fabs(want) * 2.4e-7);
+        T_NEAR(row[c.best[t]], row[ref_best(row, V)], 4 * c.loss);
+    }
+    case_close(&c);
+}
+
+TEST(score_of_a_head_of_codes)
+{
+    check_codes(1, 4);
+    check_codes(3, 4);
+    check_codes(3, 6);
+    check_codes(2, 8);
+}
+
+/* A head that has no room comes from the host, and with it what comes next. */
+TEST(score_of_a_head_that_is_on_the_host)
+{
+    enum { T = 5, V = 4100, K = 20 };
+    Case  c = {0};
+    float first[T];
+    T_GPU(&c.be);
+    T_STATUS_OK(case_open(&c, T, V, K, DTYPE_F32));
+    T_STATUS_OK(op_score(&c.be, &c.x, &c.head, c.targets, first, c.best));
+    cuda_trim(cuda_state(&c.be));
+    cuda_state(&c.be)->limit = 2 * cuda_state(&c.be)->held;
+    T_STATUS_OK(op_linear_pack(&c.be, &c.head, c.w, c.bias, V, K, DTYPE_F32));
+    T_OK(!((CudaWeights *)c.head.packed)->device);
+    cuda_state(&c.be)->limit = SIZE_MAX;
+    for (int i = 0; i < 2; i++) {
+        T_STATUS_OK(op_score(&c.be, &c.x, &c.head, c.targets, c.logprob, c.best));
+        T_OK(memcmp(first, c.logprob, sizeof first) == 0);
+    }
     case_close(&c);
 }
 
