@@ -63,19 +63,32 @@ static Status describe(CudaState *st, CudaBlock **b)
     return OK;
 }
 
-static double gib(size_t bytes)
+enum { SIZE_TEXT = 32 };
+
+/* "1.25 GiB", "3.0 MiB" into text[SIZE_TEXT], which it returns. */
+static const char *size_text(char *text, size_t bytes)
 {
-    return (double)bytes / (double)(1 << 30);
+    const double MIB = 1 << 20, GIB = 1 << 30;
+    bool         large = (double)bytes >= GIB;
+    snprintf(text, SIZE_TEXT, large ? "%.2f GiB" : "%.1f MiB",
+             (double)bytes / (large ? GIB : MIB));
+    return text;
 }
 
+/* What limits, how much of it is taken, and what needs less. */
 static Status no_memory(const CudaState *st, size_t bytes, const char *what)
 {
+    char   one[SIZE_TEXT], two[SIZE_TEXT], three[SIZE_TEXT];
     size_t free = 0, total = 0;
     (void)cudaMemGetInfo(&free, &total);
-    FAIL(ERR_MEMORY, "out of memory on the GPU: %s takes %.2f GiB, %.2f are free of %.2f and "
-         "%.2f held%s; a smaller --context, --dtype bf16 or --device cpu need less", what,
-         gib(bytes), gib(free), gib(total), gib(st->held),
-         st->limit == SIZE_MAX ? "" : " under --device-memory");
+    size_text(one, bytes);
+    if (st->limit < st->held + free)
+        FAIL(ERR_MEMORY, "out of memory on the GPU: %s takes %s, %s of the %s of --device-memory "
+             "are held; a larger one, a smaller --context or --dtype bf16 would do", what, one,
+             size_text(two, st->held), size_text(three, st->limit));
+    FAIL(ERR_MEMORY, "out of memory on the GPU: %s takes %s, %s of %s are free; a smaller "
+         "--context, --dtype bf16 or --device cpu need less", what, one, size_text(two, free),
+         size_text(three, total));
 }
 
 static cudaError_t allocate(CudaState *st, void **memory, size_t bytes)

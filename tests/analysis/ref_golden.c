@@ -176,8 +176,14 @@ int64_t golden_query_head(const Model *m, int64_t head, int64_t map)
 
 Status subject_open(Subject *s, const char *path, const ModelOptions *options, int n_threads)
 {
+    return subject_open_on(s, "cpu", path, options, n_threads);
+}
+
+Status subject_open_on(Subject *s, const char *device, const char *path,
+                       const ModelOptions *options, int n_threads)
+{
     *s = (Subject){0};
-    TRY(backend_open(&s->be, "cpu", n_threads));
+    TRY(backend_open(&s->be, device, n_threads));
     return model_load(&s->m, &s->arena, &s->be, path, options);
 }
 
@@ -199,14 +205,14 @@ static Status keep_hidden(void *context, int64_t layer, const Tensor *x)
 }
 
 static Status run_in_backend(Run *r, Subject *s, const int32_t *ids, const Batch *batch,
-                             Probe *probe, Cache *cache)
+                             RunQuant quant, Probe *probe, Cache *cache)
 {
     const ModelConfig *c = &s->m.config;
     int64_t T = batch->start[batch->n_sequences];
     Tensor  final, logits;
     TRY(backend_tensor(&s->be, &final, 2, (int64_t[]){T, c->hidden}));
     TRY(backend_tensor(&s->be, &logits, 2, (int64_t[]){T, c->vocab}));
-    TRY(model_forward(&s->m, &final, ids, batch, (RunQuant){.bits = 16}, probe, cache));
+    TRY(model_forward(&s->m, &final, ids, batch, quant, probe, cache));
     TRY(op_linear(&s->be, &logits, &final, &s->m.head));
     TRY(backend_download(&s->be, r->final, &final));
     return backend_download(&s->be, r->logits, &logits);
@@ -214,6 +220,12 @@ static Status run_in_backend(Run *r, Subject *s, const int32_t *ids, const Batch
 
 Status subject_run(Run *r, Subject *s, const int32_t *ids, const Batch *batch, Probe *probe,
                    Cache *cache)
+{
+    return subject_run_rounded(r, s, ids, batch, (RunQuant){.bits = 16}, probe, cache);
+}
+
+Status subject_run_rounded(Run *r, Subject *s, const int32_t *ids, const Batch *batch,
+                           RunQuant quant, Probe *probe, Cache *cache)
 {
     const ModelConfig *c = &s->m.config;
     int64_t T = batch->start[batch->n_sequences];
@@ -227,7 +239,7 @@ Status subject_run(Run *r, Subject *s, const int32_t *ids, const Batch *batch, P
     probe->on_hidden = keep_hidden;
     probe->on_hidden_context = &sink;
     ArenaMark mark = backend_mark(&s->be);
-    Status    status = run_in_backend(r, s, ids, batch, probe, cache);
+    Status    status = run_in_backend(r, s, ids, batch, quant, probe, cache);
     backend_rewind(&s->be, mark);
     probe->on_hidden = NULL;
     probe->on_hidden_context = NULL;

@@ -48,12 +48,16 @@ int64_t golden_query_head(const Model *m, int64_t head, int64_t map);
 /* subject_close after either outcome. */
 MUST_USE Status subject_open(Subject *s, const char *path, const ModelOptions *options,
                              int n_threads);
+MUST_USE Status subject_open_on(Subject *s, const char *device, const char *path,
+                                const ModelOptions *options, int n_threads);
 void            subject_close(Subject *s);
 
 /* Runs the model into buffers of s->arena. The probe may be NULL; its on_hidden
  * is used and cleared. A cache takes one sequence. */
 MUST_USE Status subject_run(Run *r, Subject *s, const int32_t *ids, const Batch *batch,
                             Probe *probe, Cache *cache);
+MUST_USE Status subject_run_rounded(Run *r, Subject *s, const int32_t *ids, const Batch *batch,
+                                    RunQuant quant, Probe *probe, Cache *cache);
 
 /* The model in folder, run on the tokens of the golden file expected. */
 typedef struct {
