@@ -1,3 +1,4 @@
+/* ref_models.c - runs one golden model on both devices and compares what it left. */
 #include "tests/cuda/ref_models.h"
 
 #include <math.h>
