@@ -45,101 +45,103 @@ template <CodesInputs FORM> static __device__ inline int64_t input_at(int64_t p)
            (p & 1);
 }
 
-static __device__ inline float read_input(const float *row, const int32_t *order, int64_t k, int64_t K)
+static __device__ inline float read_input(const float *row, const int32_t *order, int64_t k,
+                                          int64_t K)
 {
     return k < K ? row[order ? order[k] : k] : 0;
 }
 
-/* Two numbers a thread. */
+/* Two numbers a thread; a row of blocks a row. */
 template <CodesInputs FORM>
 static __global__ void __launch_bounds__(BLOCK)
-inputs_kernel(void *out, const float *x, const int32_t *order, int64_t n_pairs, int64_t K,
-              int64_t k_pad)
+inputs_kernel(void *out, const float *x, const int32_t *order, int64_t K, int64_t k_pad)
 {
-    for (int64_t i = grid_index(); i < n_pairs; i += grid_size()) {
-        int64_t      t = 2 * i / k_pad, k = input_at<FORM>(2 * i - t * k_pad);
-        const float *row = x + t * K;
-        float a = read_input(row, order, k, K), b = read_input(row, order, k + 1, K);
+    const float *row = x + blockIdx.x * K;
+    int64_t      first = blockIdx.x * k_pad / 2;
+    for (int64_t i = codes_column(); i < k_pad / 2; i += codes_columns()) {
+        int64_t k = input_at<FORM>(2 * i);
+        float   a = read_input(row, order, k, K), b = read_input(row, order, k + 1, K);
         if (FORM == CODES_X_F32)
-            ((float2 *)out)[i] = make_float2(a, b);
+            ((float2 *)out)[first + i] = make_float2(a, b);
         else
-            ((__nv_bfloat162 *)out)[i] = __floats2bfloat162_rn(a, b);
+            ((__nv_bfloat162 *)out)[first + i] = __floats2bfloat162_rn(a, b);
     }
+}
+
+template <CodesInputs FORM>
+static Status write_inputs(Backend *be, void *out, const CodesProduct *p)
+{
+    int64_t k_pad = (int64_t)p->w.n_bricks * CODES_STEP;
+    inputs_kernel<FORM><<<codes_rows(p->T, k_pad / 2), BLOCK, 0, cuda_state(be)->stream>>>(
+        out, p->x, p->w.order, p->w.k, k_pad);
+    return cuda_launched("inputs of codes");
 }
 
 Status codes_inputs(Backend *be, void **out, const CodesProduct *p, CodesInputs form)
 {
-    cudaStream_t stream = cuda_state(be)->stream;
-    int64_t      k_pad = (int64_t)p->w.n_bricks * CODES_STEP, n = p->T * k_pad / 2;
-    TRY(cuda_scratch(be, out, (size_t)n * (form == CODES_X_F32 ? 8 : 4)));
+    size_t n = (size_t)(p->T * p->w.n_bricks * CODES_STEP);
+    TRY(cuda_scratch(be, out, n * (form == CODES_X_F32 ? sizeof(float) : sizeof(uint16_t))));
     if (form == CODES_X_F32)
-        inputs_kernel<CODES_X_F32><<<grid_for(n), BLOCK, 0, stream>>>(*out, p->x, p->w.order, n,
-                                                                      p->w.k, k_pad);
-    else if (form == CODES_X_BF16)
-        inputs_kernel<CODES_X_BF16><<<grid_for(n), BLOCK, 0, stream>>>(*out, p->x, p->w.order,
-                                                                       n, p->w.k, k_pad);
-    else
-        inputs_kernel<CODES_X_FRAGMENTS><<<grid_for(n), BLOCK, 0, stream>>>(
-            *out, p->x, p->w.order, n, p->w.k, k_pad);
-    return cuda_launched("inputs of codes");
+        return write_inputs<CODES_X_F32>(be, *out, p);
+    return form == CODES_X_BF16 ? write_inputs<CODES_X_BF16>(be, *out, p)
+                                : write_inputs<CODES_X_FRAGMENTS>(be, *out, p);
 }
 
 /* --- slices of K --- */
 
 static __global__ void __launch_bounds__(BLOCK)
-slices_kernel(float *y, int64_t ldy, const float *parts, int64_t n_slices, int64_t count,
-              int64_t n, const float *bias)
+slices_kernel(float *y, int64_t ldy, const float *parts, int64_t n_slices, int64_t n,
+              const float *bias)
 {
-    for (int64_t i = grid_index(); i < count; i += grid_size()) {
-        float   sum = parts[i];
-        int64_t t = i / n, at = i - t * n;
+    for (int64_t i = codes_column(); i < n; i += codes_columns()) {
+        float sum = parts[blockIdx.x * n + i];
         for (int64_t s = 1; s < n_slices; s++)
-            sum += parts[s * count + i];
-        y[t * ldy + at] = bias ? sum + bias[at] : sum;
+            sum += parts[(s * gridDim.x + blockIdx.x) * n + i];
+        y[blockIdx.x * ldy + i] = bias ? sum + bias[i] : sum;
     }
 }
 
 Status codes_add_slices(Backend *be, const CodesProduct *p, const float *parts,
                         int64_t n_slices)
 {
-    int64_t count = p->T * p->w.n;
-    slices_kernel<<<grid_for(count), BLOCK, 0, cuda_state(be)->stream>>>(
-        p->y, p->ldy, parts, n_slices, count, p->w.n, p->w.bias);
+    slices_kernel<<<codes_rows(p->T, p->w.n), BLOCK, 0, cuda_state(be)->stream>>>(
+        p->y, p->ldy, parts, n_slices, p->w.n, p->w.bias);
     return cuda_launched("slices of codes");
 }
 
 /* --- decoding --- */
 
-static __device__ inline void put_pair(float *to, float a, float b)
+static __device__ inline void put_run(float *to, const float (&v)[CODES_RUN])
 {
-    to[0] = a;
-    to[1] = b;
+#pragma unroll
+    for (int i = 0; i < CODES_RUN; i += 4)
+        *(float4 *)(to + i) = make_float4(v[i], v[i + 1], v[i + 2], v[i + 3]);
 }
 
-static __device__ inline void put_pair(__nv_bfloat16 *to, float a, float b)
+static __device__ inline void put_run(__nv_bfloat16 *to, const float (&v)[CODES_RUN])
 {
-    *(__nv_bfloat162 *)to = __floats2bfloat162_rn(a, b);
+    uint32_t pairs[CODES_RUN / 2];
+#pragma unroll
+    for (int i = 0; i < CODES_RUN / 2; i++)
+        pairs[i] = bf16_pair(v[2 * i], v[2 * i + 1]);
+#pragma unroll
+    for (int i = 0; i < CODES_RUN / 2; i += 4)
+        *(uint4 *)(to + 2 * i) = make_uint4(pairs[i], pairs[i + 1], pairs[i + 2], pairs[i + 3]);
 }
 
 /* One output's run from k0 on into its row; order: each number to where its input stands. */
 template <class Out>
-static __device__ inline void write_run(Out *row, const uint32_t (&pairs)[8], float scale,
-                                 float offset, const CodesView &w, int64_t k0)
+static __device__ inline void write_run(Out *row, const float (&v)[CODES_RUN],
+                                        const CodesView &w, int64_t k0)
 {
-#pragma unroll
-    for (int i = 0; i < 8; i++) {
-        int64_t k = k0 + 2 * i;
-        float   a = codes_weight(bf16_low(pairs[i]), scale, offset);
-        float   b = codes_weight(bf16_high(pairs[i]), scale, offset);
-        if (!w.order) {
-            put_pair(row + k, a, b);
-            continue;
-        }
-        if (k < w.k)
-            row[w.order[k]] = a;
-        if (k + 1 < w.k)
-            row[w.order[k + 1]] = b;
+    if (!w.order) {
+        put_run(row + k0, v);
+        return;
     }
+#pragma unroll
+    for (int i = 0; i < CODES_RUN; i++)
+        if (k0 + i < w.k)
+            row[w.order[k0 + i]] = v[i];
 }
 
 /* out [outputs of strips first .., k_pad]: a warp a brick. */
@@ -153,7 +155,8 @@ decode_kernel(Out *out, const CodesView w, int64_t first, int64_t n_strips)
         return;
     int64_t      strip = brick / w.n_bricks, b = brick - strip * w.n_bricks;
     int64_t      k0 = b * CODES_STEP + lane % 4 * CODES_RUN;
-    int64_t      n0 = strip * CODES_STRIP + lane / 4 * 4, k_pad = (int64_t)w.n_bricks * CODES_STEP;
+    int64_t      n0 = strip * CODES_STRIP + lane / 4 * 4;
+    int64_t      k_pad = (int64_t)w.n_bricks * CODES_STEP;
     const uint4 *from = w.bricks + (first + strip) * w.strip_vecs + b * (BITS * 16) + lane;
     int64_t      at = codes_group(w, (uint32_t)(k0 / CODES_RUN)) * w.n_pad +
                       first * CODES_STRIP + n0;
@@ -164,43 +167,52 @@ decode_kernel(Out *out, const CodesView w, int64_t first, int64_t n_strips)
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         uint32_t pairs[8];
+        float    v[CODES_RUN];
+        float    scale = w.scales[at + i];
+        float    offset = w.offsets ? w.offsets[at + i] : CODES_NO_OFFSET;
         codes_unpack_output<BITS>(pairs, words, i);
-        write_run(out + (n0 + i) * k_pad, pairs, w.scales[at + i],
-                  w.offsets ? w.offsets[at + i] : CODES_NO_OFFSET, w, k0);
+#pragma unroll
+        for (int j = 0; j < 8; j++) {
+            v[2 * j] = codes_weight(bf16_low(pairs[j]), scale, offset);
+            v[2 * j + 1] = codes_weight(bf16_high(pairs[j]), scale, offset);
+        }
+        write_run(out + (n0 + i) * k_pad, v, w, k0);
     }
+}
+
+template <int BITS, class Out>
+static Status decode_bits(Backend *be, Out *out, const CodesProduct *p, int64_t first,
+                          int64_t n_strips)
+{
+    unsigned blocks = (unsigned)ceil_div(n_strips * p->w.n_bricks, BLOCK_WARPS);
+    decode_kernel<BITS><<<blocks, BLOCK, 0, cuda_state(be)->stream>>>(out, p->w, first,
+                                                                      n_strips);
+    return cuda_launched("decoding of codes");
 }
 
 template <class Out>
 static Status decode(Backend *be, Out *out, const CodesProduct *p, int64_t first,
                      int64_t n_strips)
 {
-    cudaStream_t stream = cuda_state(be)->stream;
-    unsigned     blocks = (unsigned)ceil_div(n_strips * p->w.n_bricks, BLOCK_WARPS);
     if (p->bits == 4)
-        decode_kernel<4><<<blocks, BLOCK, 0, stream>>>(out, p->w, first, n_strips);
-    else if (p->bits == 6)
-        decode_kernel<6><<<blocks, BLOCK, 0, stream>>>(out, p->w, first, n_strips);
-    else
-        decode_kernel<8><<<blocks, BLOCK, 0, stream>>>(out, p->w, first, n_strips);
-    return cuda_launched("decoding of codes");
+        return decode_bits<4>(be, out, p, first, n_strips);
+    return p->bits == 6 ? decode_bits<6>(be, out, p, first, n_strips)
+                        : decode_bits<8>(be, out, p, first, n_strips);
 }
 
 /* --- panels through cuBLAS --- */
 
 static __global__ void __launch_bounds__(BLOCK)
-codes_bias_kernel(float *y, int64_t ldy, const float *bias, int64_t count, int64_t n)
+codes_bias_kernel(float *y, int64_t ldy, const float *bias, int64_t n)
 {
-    for (int64_t i = grid_index(); i < count; i += grid_size()) {
-        int64_t t = i / n, at = i - t * n;
-        y[t * ldy + at] = bias[at];
-    }
+    for (int64_t i = codes_column(); i < n; i += codes_columns())
+        y[blockIdx.x * ldy + i] = bias[i];
 }
 
 static Status write_bias(Backend *be, const CodesProduct *p)
 {
-    int64_t count = p->T * p->w.n;
-    codes_bias_kernel<<<grid_for(count), BLOCK, 0, cuda_state(be)->stream>>>(
-        p->y, p->ldy, p->w.bias, count, p->w.n);
+    codes_bias_kernel<<<codes_rows(p->T, p->w.n), BLOCK, 0, cuda_state(be)->stream>>>(
+        p->y, p->ldy, p->w.bias, p->w.n);
     return cuda_launched("bias of codes");
 }
 

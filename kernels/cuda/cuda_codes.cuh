@@ -1,11 +1,11 @@
 /* cuda_codes.cuh - what the products on codes share: a matrix as kernels see it, and words of
  * codes back to numbers.
  *
- * Inputs of a brick in fragments of cuda_ptx.cuh: lane 4c + q holds of each output inputs 16q ..
- * 16q + 15, which are its eight registers of B, b[h] of step s (K = 16) the pair 2s + h. So the
- * mma has input 16q + 4s + 2h + e of the brick where its own count has 2q + 8h + e: whatever
- * stands for x has to be in that order too. Fragments of A that hold weights take output i of
- * every lane as row c, and another one as row c + 8. */
+ * Inputs of a brick in fragments of cuda_ptx.cuh: of each output lane 4c + q holds inputs 16q
+ * .. 16q + 15, which are its eight registers of B, b[h] of step s (K = 16) the pair 2s + h. So
+ * the mma has input 16q + 4s + 2h + e of the brick where its own count has 2q + 8h + e:
+ * whatever stands for x has to be in that order too. Fragments of A that hold weights take
+ * output i of every lane as row c, and another one as row c + 8. */
 #ifndef DQ_CUDA_CODES_CUH
 #define DQ_CUDA_CODES_CUH
 
@@ -14,7 +14,11 @@
 #include "kernels/cuda/cuda_codes.h"
 #include "kernels/cuda/cuda_launch.cuh"
 
-enum { CODES_THREADS = 128, CODES_WARPS = CODES_THREADS / WARP };  // of a block
+/* A block that has a tile of many rows: a warp a strip. */
+enum {
+    CODES_THREADS = 128, CODES_WARPS = CODES_THREADS / WARP,
+    CODES_OUTPUTS = CODES_WARPS * CODES_STRIP
+};
 
 /* Outputs of a matrix from a multiple of CODES_STRIP on, in device memory. */
 typedef struct {
@@ -73,13 +77,53 @@ MUST_USE Status codes_add_slices(Backend *be, const CodesProduct *p, const float
 /* Dynamic shared memory for a kernel, past the 48 KB that need no asking. */
 MUST_USE Status codes_shared(Backend *be, const void *kernel, size_t bytes);
 
+/* Kernels of a block for some columns of a row: grid [rows, blocks of a row]. */
+static inline dim3 codes_rows(int64_t rows, int64_t columns)
+{
+    enum { MOST = 1024 };
+    return dim3((unsigned)rows, (unsigned)i64_min(ceil_div(columns, BLOCK), MOST));
+}
+
 #ifdef __CUDACC__
+
+__device__ inline int64_t codes_column()
+{
+    return (int64_t)blockIdx.y * BLOCK + threadIdx.x;
+}
+
+__device__ inline int64_t codes_columns()
+{
+    return (int64_t)gridDim.y * BLOCK;
+}
 
 /* The group of run r of a row, and of what fills a row up the last. */
 __device__ inline uint32_t codes_group(const CodesView &w, uint32_t r)
 {
     uint32_t g = (uint32_t)__umul64hi((uint64_t)(2 * r), w.per_group);
     return g < w.last_group ? g : w.last_group;
+}
+
+/* Where a warp's tile begins, and its share of K. */
+typedef struct {
+    int64_t row, n, slice;
+    int64_t brick, end;
+    int     strip;
+} CodesTile;
+
+/* Neighbouring blocks take the same weights. A strip past the last does what the last one does:
+ * what is past n is not written. */
+__device__ inline CodesTile codes_tile(const CodesView &w, int rows, unsigned row_tiles,
+                                       unsigned output_tiles, int64_t bricks)
+{
+    CodesTile t;
+    unsigned  other = blockIdx.x / row_tiles;
+    t.row = (int64_t)(blockIdx.x % row_tiles) * rows;
+    t.n = (int64_t)(other % output_tiles) * CODES_OUTPUTS + threadIdx.x / WARP * CODES_STRIP;
+    t.slice = other / output_tiles;
+    t.brick = t.slice * bricks;
+    t.end = min(t.brick + bricks, (int64_t)w.n_bricks);
+    t.strip = min((int)(t.n / CODES_STRIP), w.n_strips - 1);
+    return t;
 }
 
 /* --- words to numbers --- */
@@ -129,6 +173,12 @@ __device__ inline void codes_unpack(uint32_t (&pairs)[8], const uint32_t *words)
     }
 }
 
+__device__ inline uint32_t bf16_pair(float low, float high)
+{
+    __nv_bfloat162 r = __floats2bfloat162_rn(low, high);
+    return *(const uint32_t *)&r;
+}
+
 __device__ inline float bf16_low(uint32_t pair)
 {
     return __uint_as_float(pair << 16);
@@ -150,9 +200,8 @@ __device__ inline float codes_weight(float code, float scale, float offset)
 /* Two codes to two weights, rounded to bf16. */
 __device__ inline uint32_t codes_weights(uint32_t pair, float scale, float offset)
 {
-    __nv_bfloat162 r = __floats2bfloat162_rn(codes_weight(bf16_low(pair), scale, offset),
-                                             codes_weight(bf16_high(pair), scale, offset));
-    return *(const uint32_t *)&r;
+    return bf16_pair(codes_weight(bf16_low(pair), scale, offset),
+                     codes_weight(bf16_high(pair), scale, offset));
 }
 
 /* Output i of the lane's words of a brick. */

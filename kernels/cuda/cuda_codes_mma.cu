@@ -14,10 +14,7 @@
 #include "kernels/cuda/cuda_codes.cuh"
 #include "kernels/cuda/cuda_ptx.cuh"
 
-enum {
-    OUTPUTS = CODES_WARPS * CODES_STRIP, ROW_VECS = CODES_STEP / 8, WANTED_BLOCKS = 160,
-    LEAST_BRICKS = 8
-};
+enum { ROW_VECS = CODES_STEP / 8, WANTED_BLOCKS = 160, LEAST_BRICKS = 8 };
 
 /* ROWS of x in vectors of 16 bytes, then what a thread has of its strip: codes, scales and
  * offsets of its four outputs. */
@@ -46,22 +43,22 @@ static __device__ inline int x_place(int row, int vec)
 }
 
 template <int BITS, int ROWS>
-static __device__ inline void fetch(uint4 *stage, const CodesView &w, const Tiles &r, int64_t row0,
-                             int strip, int64_t brick)
+static __device__ inline void fetch(uint4 *stage, const CodesView &w, const Tiles &r,
+                                    const CodesTile &tile, int64_t brick)
 {
     typedef Stage<BITS, ROWS> S;
     int lane = threadIdx.x % WARP;
 #pragma unroll
     for (int i = 0; i < ROWS * ROW_VECS / CODES_THREADS; i++) {
         int     at = i * CODES_THREADS + threadIdx.x, row = at / ROW_VECS, vec = at % ROW_VECS;
-        int64_t t = min(row0 + row, r.T - 1);  // rows past T are not written
+        int64_t t = min(tile.row + row, r.T - 1);  // rows past T are not written
         ptx_cp_async(ptx_shared(stage + x_place(row, vec)),
                      r.x + (t * w.n_bricks + brick) * ROW_VECS + vec);
     }
     uint32_t     mine = ptx_shared(stage + S::MINE + threadIdx.x);
-    const uint4 *from = w.bricks + strip * w.strip_vecs + brick * (BITS * 16) + lane;
+    const uint4 *from = w.bricks + tile.strip * w.strip_vecs + brick * (BITS * 16) + lane;
     int64_t      at = codes_group(w, (uint32_t)brick * 4 + lane % 4) * w.n_pad +
-                      strip * CODES_STRIP + lane / 4 * 4;
+                      tile.strip * CODES_STRIP + lane / 4 * 4;
 #pragma unroll
     for (int i = 0; i < S::CODES; i++)
         ptx_cp_async(mine + i * CODES_THREADS * 16, from + i * WARP);
@@ -94,7 +91,8 @@ static __device__ inline void decode(uint32_t (&b)[4][8], const uint4 *mine, boo
 
 /* c[m][i]: rows 16m .., outputs i of all lanes. */
 template <int BITS, int ROWS>
-static __device__ inline void multiply(float (&c)[ROWS / 16][4][4], const uint4 *stage, bool offsets)
+static __device__ inline void multiply(float (&c)[ROWS / 16][4][4], const uint4 *stage,
+                                       bool offsets)
 {
     int      lane = threadIdx.x % WARP;
     uint32_t b[4][8];
@@ -113,8 +111,8 @@ static __device__ inline void multiply(float (&c)[ROWS / 16][4][4], const uint4 
 }
 
 /* Outputs n .. n + 7 of a row. */
-static __device__ inline void write_eight(float *row, int64_t n, const CodesView &w, bool add_bias,
-                                   const float (&v)[8])
+static __device__ inline void write_eight(float *row, int64_t n, const CodesView &w,
+                                          bool add_bias, const float (&v)[8])
 {
     float out[8];
 #pragma unroll
@@ -134,16 +132,15 @@ static __device__ inline void write_eight(float *row, int64_t n, const CodesView
 /* C has columns 2q and 2q + 1: outputs 8q + i and 8q + 4 + i of the strip. */
 template <int ROWS>
 static __device__ inline void write(float *y, int64_t ldy, const float (&c)[ROWS / 16][4][4],
-                             const CodesView &w, const Tiles &r, int64_t row0, int64_t n0,
-                             int64_t slice)
+                                    const CodesView &w, const Tiles &r, const CodesTile &tile)
 {
     int     lane = threadIdx.x % WARP;
-    int64_t n = n0 + lane % 4 * 8;
+    int64_t n = tile.n + lane % 4 * 8;
 #pragma unroll
     for (int m = 0; m < ROWS / 16; m++)
 #pragma unroll
         for (int half = 0; half < 2; half++) {
-            int64_t t = row0 + 16 * m + 8 * half + lane / 4;
+            int64_t t = tile.row + 16 * m + 8 * half + lane / 4;
             float   v[8];
 #pragma unroll
             for (int i = 0; i < 8; i++)
@@ -151,7 +148,7 @@ static __device__ inline void write(float *y, int64_t ldy, const float (&c)[ROWS
             if (t >= r.T)
                 continue;
             if (r.parts)
-                write_eight(r.parts + (slice * r.T + t) * w.n, n, w, false, v);
+                write_eight(r.parts + (tile.slice * r.T + t) * w.n, n, w, false, v);
             else
                 write_eight(y + t * ldy, n, w, w.bias != NULL, v);
         }
@@ -163,29 +160,25 @@ tiles_kernel(float *y, int64_t ldy, const CodesView w, const Tiles r)
 {
     typedef Stage<BITS, ROWS> S;
     extern __shared__ uint4 stages[];
-    unsigned other = blockIdx.x / r.row_tiles;
-    int64_t  row0 = (int64_t)(blockIdx.x % r.row_tiles) * ROWS;
-    int64_t  slice = other / r.output_tiles;
-    int64_t  n0 = (int64_t)(other % r.output_tiles) * OUTPUTS + threadIdx.x / WARP * CODES_STRIP;
-    int      strip = min((int)(n0 / CODES_STRIP), w.n_strips - 1);  // what is past n is not written
-    int64_t  brick = slice * r.bricks, end = min(brick + r.bricks, (int64_t)w.n_bricks);
-    float    c[ROWS / 16][4][4] = {};
+    CodesTile tile = codes_tile(w, ROWS, r.row_tiles, r.output_tiles, r.bricks);
+    int64_t   brick = tile.brick;
+    float     c[ROWS / 16][4][4] = {};
 #pragma unroll
     for (int i = 0; i < S::COUNT - 1; i++) {
-        if (brick + i < end)
-            fetch<BITS, ROWS>(stages + i * S::VECS, w, r, row0, strip, brick + i);
+        if (brick + i < tile.end)
+            fetch<BITS, ROWS>(stages + i * S::VECS, w, r, tile, brick + i);
         ptx_cp_commit();
     }
-    for (int at = 0; brick < end; brick++, at = (at + 1) % S::COUNT) {
+    for (int at = 0; brick < tile.end; brick++, at = (at + 1) % S::COUNT) {
         ptx_cp_wait<S::COUNT - 2>();
         __syncthreads();  // all have it, and are done with the stage to fill next
-        if (brick + S::COUNT - 1 < end)
-            fetch<BITS, ROWS>(stages + (at + S::COUNT - 1) % S::COUNT * S::VECS, w, r, row0,
-                              strip, brick + S::COUNT - 1);
+        if (brick + S::COUNT - 1 < tile.end)
+            fetch<BITS, ROWS>(stages + (at + S::COUNT - 1) % S::COUNT * S::VECS, w, r, tile,
+                              brick + S::COUNT - 1);
         ptx_cp_commit();
         multiply<BITS, ROWS>(c, stages + at * S::VECS, w.offsets != NULL);
     }
-    write<ROWS>(y, ldy, c, w, r, row0, n0, slice);
+    write<ROWS>(y, ldy, c, w, r, tile);
 }
 
 /* --- launches --- */
@@ -206,7 +199,7 @@ template <int ROWS> static Status run(Backend *be, const CodesProduct *p)
     void *x, *parts;
     r.T = p->T;
     r.row_tiles = (unsigned)ceil_div(p->T, ROWS);
-    r.output_tiles = (unsigned)ceil_div(p->w.n, OUTPUTS);
+    r.output_tiles = (unsigned)ceil_div(p->w.n, CODES_OUTPUTS);
     int64_t     tiles = (int64_t)r.row_tiles * r.output_tiles;
     CodesSlices s = codes_slices(p->w.n_bricks, tiles, WANTED_BLOCKS, LEAST_BRICKS);
     TRY(codes_inputs(be, &x, p, CODES_X_FRAGMENTS));

@@ -123,11 +123,9 @@ static __device__ inline void put_row(uint32_t (&b)[8], const uint4 *x)
     bool there = threadIdx.x % WARP / 4 == q;
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        float4         v = floats(x + row_place(q, i));
-        __nv_bfloat162 low = __floats2bfloat162_rn(v.x, v.y);
-        __nv_bfloat162 high = __floats2bfloat162_rn(v.z, v.w);
-        b[2 * i] = there ? *(const uint32_t *)&low : 0;
-        b[2 * i + 1] = there ? *(const uint32_t *)&high : 0;
+        float4 v = floats(x + row_place(q, i));
+        b[2 * i] = there ? bf16_pair(v.x, v.y) : 0;
+        b[2 * i + 1] = there ? bf16_pair(v.z, v.w) : 0;
     }
 }
 

@@ -15,8 +15,7 @@
 #include "kernels/cuda/cuda_ptx.cuh"
 
 enum {
-    OUTPUTS = CODES_WARPS * CODES_STRIP, ROW_VECS = CODES_STEP / 16, STAGES = 4,
-    WANTED_BLOCKS = 160, LEAST_BRICKS = 16, PIECES = 4
+    ROW_VECS = CODES_STEP / 16, PIECES = 4, STAGES = 4, WANTED_BLOCKS = 160, LEAST_BRICKS = 16
 };
 
 /* ROWS of a in vectors of 16 bytes, then each thread's codes of its four outputs. */
@@ -42,18 +41,18 @@ static __device__ inline int a_place(int row, int vec)
 }
 
 template <int ROWS>
-static __device__ inline void fetch(uint4 *stage, const CodesView &w, const Tiles &r, int64_t row0,
-                             int strip, int64_t brick)
+static __device__ inline void fetch(uint4 *stage, const CodesView &w, const Tiles &r,
+                                    const CodesTile &tile, int64_t brick)
 {
 #pragma unroll
     for (int i = 0; i < ROWS * ROW_VECS / CODES_THREADS; i++) {
         int     at = i * CODES_THREADS + threadIdx.x, row = at / ROW_VECS, vec = at % ROW_VECS;
-        int64_t t = min(row0 + row, r.T - 1);  // rows past T are not written
+        int64_t t = min(tile.row + row, r.T - 1);  // rows past T are not written
         ptx_cp_async(ptx_shared(stage + a_place(row, vec)),
                      r.a + (t * w.n_bricks + brick) * ROW_VECS + vec);
     }
     uint32_t     mine = ptx_shared(stage + Stage<ROWS>::MINE + threadIdx.x);
-    const uint4 *from = w.bricks + strip * w.strip_vecs + brick * (8 * 16) +
+    const uint4 *from = w.bricks + tile.strip * w.strip_vecs + brick * (8 * 16) +
                         threadIdx.x % WARP;
 #pragma unroll
     for (int i = 0; i < PIECES; i++)
@@ -83,7 +82,8 @@ static __device__ inline void multiply(int32_t (&c)[ROWS / 16][4][4], const uint
         }
 }
 
-static __device__ inline float scaled(int32_t sum, float row_scale, int64_t n, const CodesView &w)
+static __device__ inline float scaled(int32_t sum, float row_scale, int64_t n,
+                                      const CodesView &w)
 {
     float v = __fmul_rn(row_scale, __fmul_rn(w.scales[n], (float)sum));
     return w.bias ? v + w.bias[n] : v;
@@ -91,25 +91,25 @@ static __device__ inline float scaled(int32_t sum, float row_scale, int64_t n, c
 
 /* C has columns 2q and 2q + 1: outputs 8q + i and 8q + 4 + i of the strip. */
 template <int ROWS>
-static __device__ inline void write(float *y, int64_t ldy, const int32_t (&c)[ROWS / 16][4][4],
-                             const CodesView &w, const Tiles &r, int64_t row0, int64_t n0,
-                             int64_t slice)
+static __device__ inline void write(float *y, int64_t ldy,
+                                    const int32_t (&c)[ROWS / 16][4][4], const CodesView &w,
+                                    const Tiles &r, const CodesTile &tile)
 {
     int lane = threadIdx.x % WARP;
 #pragma unroll
     for (int m = 0; m < ROWS / 16; m++)
 #pragma unroll
         for (int half = 0; half < 2; half++) {
-            int64_t t = row0 + 16 * m + 8 * half + lane / 4;
+            int64_t t = tile.row + 16 * m + 8 * half + lane / 4;
             float   row_scale = t < r.T ? r.scales[t] : 0;
 #pragma unroll
             for (int i = 0; i < 8; i++) {
-                int64_t n = n0 + lane % 4 * 8 + i;
+                int64_t n = tile.n + lane % 4 * 8 + i;
                 int32_t v = c[m][i % 4][2 * half + i / 4];
                 if (t >= r.T || n >= w.n)
                     continue;
                 if (r.parts)
-                    r.parts[(slice * r.T + t) * w.n + n] = v;
+                    r.parts[(tile.slice * r.T + t) * w.n + n] = v;
                 else
                     y[t * ldy + n] = scaled(v, row_scale, n, w);
             }
@@ -122,40 +122,35 @@ whole_kernel(float *y, int64_t ldy, const CodesView w, const Tiles r)
 {
     typedef Stage<ROWS> S;
     extern __shared__ uint4 stages[];
-    unsigned other = blockIdx.x / r.row_tiles;
-    int64_t  row0 = (int64_t)(blockIdx.x % r.row_tiles) * ROWS;
-    int64_t  slice = other / r.output_tiles;
-    int64_t  n0 = (int64_t)(other % r.output_tiles) * OUTPUTS + threadIdx.x / WARP * CODES_STRIP;
-    int      strip = min((int)(n0 / CODES_STRIP), w.n_strips - 1);  // what is past n is not written
-    int64_t  brick = slice * r.bricks, end = min(brick + r.bricks, (int64_t)w.n_bricks);
-    int32_t  c[ROWS / 16][4][4] = {};
+    CodesTile tile = codes_tile(w, ROWS, r.row_tiles, r.output_tiles, r.bricks);
+    int64_t   brick = tile.brick;
+    int32_t   c[ROWS / 16][4][4] = {};
 #pragma unroll
     for (int i = 0; i < STAGES - 1; i++) {
-        if (brick + i < end)
-            fetch<ROWS>(stages + i * S::VECS, w, r, row0, strip, brick + i);
+        if (brick + i < tile.end)
+            fetch<ROWS>(stages + i * S::VECS, w, r, tile, brick + i);
         ptx_cp_commit();
     }
-    for (int at = 0; brick < end; brick++, at = (at + 1) % STAGES) {
+    for (int at = 0; brick < tile.end; brick++, at = (at + 1) % STAGES) {
         ptx_cp_wait<STAGES - 2>();
         __syncthreads();  // all have it, and are done with the stage to fill next
-        if (brick + STAGES - 1 < end)
-            fetch<ROWS>(stages + (at + STAGES - 1) % STAGES * S::VECS, w, r, row0, strip,
+        if (brick + STAGES - 1 < tile.end)
+            fetch<ROWS>(stages + (at + STAGES - 1) % STAGES * S::VECS, w, r, tile,
                         brick + STAGES - 1);
         ptx_cp_commit();
         multiply<ROWS>(c, stages + at * S::VECS);
     }
-    write<ROWS>(y, ldy, c, w, r, row0, n0, slice);
+    write<ROWS>(y, ldy, c, w, r, tile);
 }
 
 static __global__ void __launch_bounds__(BLOCK)
 whole_slices_kernel(float *y, int64_t ldy, const CodesView w, const Tiles r, int64_t n_slices)
 {
-    int64_t count = r.T * w.n;
-    for (int64_t i = grid_index(); i < count; i += grid_size()) {
+    int64_t t = blockIdx.x;
+    for (int64_t n = codes_column(); n < w.n; n += codes_columns()) {
         int32_t sum = 0;
-        int64_t t = i / w.n, n = i - t * w.n;
         for (int64_t s = 0; s < n_slices; s++)
-            sum += r.parts[s * count + i];
+            sum += r.parts[(s * r.T + t) * w.n + n];
         y[t * ldy + n] = scaled(sum, r.scales[t], n, w);
     }
 }
@@ -181,7 +176,7 @@ Status codes_whole_numbers(Backend *be, const CodesProduct *p, const CudaTwin *x
     r.scales = x->scales;
     r.T = p->T;
     r.row_tiles = (unsigned)ceil_div(p->T, rows);
-    r.output_tiles = (unsigned)ceil_div(p->w.n, OUTPUTS);
+    r.output_tiles = (unsigned)ceil_div(p->w.n, CODES_OUTPUTS);
     int64_t     tiles = (int64_t)r.row_tiles * r.output_tiles;
     CodesSlices s = codes_slices(p->w.n_bricks, tiles, WANTED_BLOCKS, LEAST_BRICKS);
     r.bricks = s.bricks;
@@ -193,7 +188,7 @@ Status codes_whole_numbers(Backend *be, const CodesProduct *p, const CudaTwin *x
     TRY(rows == 32 ? launch<32>(be, p, &r, blocks) : launch<128>(be, p, &r, blocks));
     if (s.n_slices == 1)
         return OK;
-    whole_slices_kernel<<<grid_for(p->T * p->w.n), BLOCK, 0, cuda_state(be)->stream>>>(
+    whole_slices_kernel<<<codes_rows(p->T, p->w.n), BLOCK, 0, cuda_state(be)->stream>>>(
         p->y, p->ldy, p->w, r, s.n_slices);
     return cuda_launched("slices of whole numbers");
 }

@@ -34,9 +34,9 @@ struct CudaTwin {
 };
 
 /* Where the code of input k stands in its row: within each 64, as cuda_codes.h has the inputs
- * of a brick and ldmatrix hands out bytes. k = 16q + 8s + 4h + 2a + b -> 32s + 16h + 4q + 2b + a:
- * eight neighbours k % 8 == 0 .. 7 are two groups of four bytes, 16 apart, in each of them
- * 0, 2, 1, 3. */
+ * of a brick and ldmatrix hands out bytes,
+ *   k = 16q + 8s + 4h + 2a + b  ->  32s + 16h + 4q + 2b + a
+ * Eight neighbours are two groups of four bytes, 16 apart; of four the order is 0, 2, 1, 3. */
 TWIN_CALL int64_t cuda_twin_place(int64_t k)
 {
     return (k & ~(int64_t)63) | (k & 8) << 2 | (k & 4) << 2 | (k >> 4 & 3) << 2 |
