@@ -39,7 +39,7 @@ struct Pairs {
 /* --- kernels --- */
 
 /* exp(x) for x <= 0 and NaN; 0 where results would be subnormal. */
-__device__ inline double exp_below(double x)
+static __device__ inline double exp_below(double x)
 {
     double e = 0;
     if (!(x < -708))
@@ -47,7 +47,8 @@ __device__ inline double exp_below(double x)
     return e;
 }
 
-static __global__ void __launch_bounds__(BLOCK) pair_kernel(Pairs p, LogitsBlock a, LogitsBlock b)
+static __global__ void __launch_bounds__(BLOCK)
+pair_kernel(Pairs p, LogitsBlock a, LogitsBlock b)
 {
     __shared__ float  tops[BLOCK_WARPS];
     __shared__ int    places[BLOCK_WARPS];
@@ -86,13 +87,13 @@ static __global__ void __launch_bounds__(BLOCK) pair_kernel(Pairs p, LogitsBlock
 
 /* A sum so far to the scale of a new top. One of +inf whose words have become impossible goes
  * with them. */
-__device__ inline double rescale(double sum, float old, float to)
+static __device__ inline double rescale(double sum, float old, float to)
 {
     double scale = exp((double)old - (double)to);
     return scale == 0 && !isnan(sum) ? 0 : sum * scale;
 }
 
-__device__ inline void merge(PairSpan *row, const PairSpan &next)
+static __device__ inline void merge(PairSpan *row, const PairSpan &next)
 {
 #pragma unroll
     for (int i = 0; i < 2; i++) {
@@ -225,6 +226,7 @@ Status cuda_divergence(Backend *be, const HeadPair *p)
 {
     PairCall c = {};
     TRY(cuda_begin(be, NULL));
+    CUDA_TRY(cudaDeviceSynchronize());  // x[1] may come from another backend's stream
     c.pair = p;
     c.n_rows = p->x[0]->shape[0];
     ArenaMark mark = arena_mark(&be->arena);

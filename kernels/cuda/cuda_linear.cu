@@ -6,7 +6,8 @@
  * types   f32 by cuBLAS in f32 (TF32 only where CudaState.tf32 asks for it); bf16: x is rounded
  *         once, cuBLAS multiplies bf16 and sums in f32; codes: cuda_codes.h
  * launch  T > 1: rounding [T,K], rows of bias [T,N], cuBLAS with beta 1. T == 1: a warp for
- *         each row of W, eight rows a block, 16 bytes a load of which four are under way
+ *         each row of W, which rounds x as it goes; eight rows a block, 16 bytes a load of
+ *         which four are under way
  * sums    f32. T == 1: four a lane, then lanes; cuBLAS: its order, for which shapes and the
  *         alignment of x and y decide
  * NaN     any NaN in row t makes row t NaN
@@ -23,41 +24,39 @@ enum { VEC_BYTES = 16, UNDER_WAY = 4 };
 
 /* --- one row --- */
 
-/* 16 bytes of weights times as many inputs. */
-__device__ inline void add_products(float (&sum)[4], const float4 &w, const float4 &x)
+/* Weights i .. of a row, 16 bytes of them, times as many inputs. */
+static __device__ inline void add_products(float (&sum)[4], const float4 &w, const float4 *x,
+                                           int i)
 {
-    sum[0] += w.x * x.x;
-    sum[1] += w.y * x.y;
-    sum[2] += w.z * x.z;
-    sum[3] += w.w * x.w;
+    const float4 v = x[i];
+    sum[0] += w.x * v.x;
+    sum[1] += w.y * v.y;
+    sum[2] += w.z * v.z;
+    sum[3] += w.w * v.w;
 }
 
-__device__ inline float low_half(uint32_t u)
+/* Two of bf16 times two inputs that are rounded to it. */
+static __device__ inline void add_pair(float &a, float &b, uint32_t w, float x, float y)
 {
-    return __uint_as_float(u << 16);
+    const float2 v = __bfloat1622float2(__floats2bfloat162_rn(x, y));
+    a += __uint_as_float(w << 16) * v.x;
+    b += __uint_as_float(w & 0xffff0000u) * v.y;
 }
 
-__device__ inline float high_half(uint32_t u)
+static __device__ inline void add_products(float (&sum)[4], const uint4 &w, const float4 *x,
+                                           int i)
 {
-    return __uint_as_float(u & 0xffff0000u);
-}
-
-__device__ inline void add_products(float (&sum)[4], const uint4 &w, const uint4 &x)
-{
-    sum[0] += low_half(w.x) * low_half(x.x);
-    sum[1] += high_half(w.x) * high_half(x.x);
-    sum[2] += low_half(w.y) * low_half(x.y);
-    sum[3] += high_half(w.y) * high_half(x.y);
-    sum[0] += low_half(w.z) * low_half(x.z);
-    sum[1] += high_half(w.z) * high_half(x.z);
-    sum[2] += low_half(w.w) * low_half(x.w);
-    sum[3] += high_half(w.w) * high_half(x.w);
+    const float4 v = x[2 * i], u = x[2 * i + 1];
+    add_pair(sum[0], sum[1], w.x, v.x, v.y);
+    add_pair(sum[2], sum[3], w.y, v.z, v.w);
+    add_pair(sum[0], sum[1], w.z, u.x, u.y);
+    add_pair(sum[2], sum[3], w.w, u.z, u.w);
 }
 
 /* Vec: 16 bytes of f32 or bf16; rows of n_vecs. */
 template <class Vec>
 static __global__ void __launch_bounds__(BLOCK)
-row_kernel(float *y, const Vec *w, const Vec *x, const float *bias, int64_t N, int n_vecs)
+row_kernel(float *y, const Vec *w, const float4 *x, const float *bias, int64_t N, int n_vecs)
 {
     int     lane = threadIdx.x % WARP;
     int64_t n = (int64_t)blockIdx.x * BLOCK_WARPS + threadIdx.x / WARP;
@@ -66,17 +65,18 @@ row_kernel(float *y, const Vec *w, const Vec *x, const float *bias, int64_t N, i
     const Vec *row = w + n * n_vecs;
     float      sum[4] = {0, 0, 0, 0};
     int        i = lane;
+    /* Weights pass through once; the cache is for x. */
     for (; i + (UNDER_WAY - 1) * WARP < n_vecs; i += UNDER_WAY * WARP) {
         Vec some[UNDER_WAY];
 #pragma unroll
         for (int j = 0; j < UNDER_WAY; j++)
-            some[j] = row[i + j * WARP];
+            some[j] = __ldcs(row + i + j * WARP);
 #pragma unroll
         for (int j = 0; j < UNDER_WAY; j++)
-            add_products(sum, some[j], x[i + j * WARP]);
+            add_products(sum, some[j], x, i + j * WARP);
     }
     for (; i < n_vecs; i += WARP)
-        add_products(sum, row[i], x[i]);
+        add_products(sum, __ldcs(row + i), x, i);
     float all = warp_sum((sum[0] + sum[2]) + (sum[1] + sum[3]));
     if (lane == 0)
         y[n] = all + (bias ? bias[n] : 0);
@@ -88,7 +88,7 @@ static Status one_row(Backend *be, float *y, const CudaInput *in, const void *w,
 {
     int64_t each = VEC_BYTES / (int64_t)dtype_size(in->w->dtype);
     row_kernel<<<(unsigned)ceil_div(n, BLOCK_WARPS), BLOCK, 0, cuda_state(be)->stream>>>(
-        y, (const Vec *)w, (const Vec *)in->data, bias, n, (int)(in->stride / each));
+        y, (const Vec *)w, (const float4 *)in->data, bias, n, (int)(in->stride / each));
     return cuda_launched("linear, one row");
 }
 
@@ -146,10 +146,10 @@ Status cuda_input(Backend *be, CudaInput *in, const Tensor *x, const Linear *w)
     in->stride = cuda_linear_stride(w->dtype, w->k);
     if (w->bits)
         return OK;
-    if (w->dtype == DTYPE_BF16)
-        return round_input(be, in);
     if (x->shape[0] == 1 && !is_whole(in))
         return spread_input(be, in);
+    if (x->shape[0] > 1 && w->dtype == DTYPE_BF16)
+        return round_input(be, in);
     in->data = x->data;
     in->stride = x->shape[0] == 1 ? in->stride : w->k;
     return OK;

@@ -20,7 +20,7 @@ static inline int64_t cuda_linear_stride(Dtype dtype, int64_t k)
 typedef struct {
     const Linear *w;
     Tensor        x;      // [T,K] f32
-    const void   *data;   // [T,stride] of w->dtype; NULL: codes take x
+    const void   *data;   // [T,stride] of w->dtype, one row f32; NULL: codes take x
     int64_t       stride;
 } CudaInput;
 

@@ -27,13 +27,13 @@ struct LogitsBlock {
 };
 
 /* Word of this span that the thread has as its j-th, counted from the span's first. */
-__device__ inline int logits_word(int j)
+static __device__ inline int logits_word(int j)
 {
     return j * BLOCK + (int)threadIdx.x;
 }
 
 /* The thread's logits of row blockIdx.x, the block's span blockIdx.y; -inf past the last. */
-__device__ inline void logits_load(float (&v)[LOGITS_EACH], const LogitsBlock &b)
+static __device__ inline void logits_load(float (&v)[LOGITS_EACH], const LogitsBlock &b)
 {
     int64_t      first = (int64_t)blockIdx.y * LOGITS_SPAN, left = b.n - first;
     const float *row = b.x + blockIdx.x * b.n + first;
@@ -43,14 +43,14 @@ __device__ inline void logits_load(float (&v)[LOGITS_EACH], const LogitsBlock &b
 }
 
 /* exp(-inf - -inf) would be NaN where nothing but -inf came. */
-__device__ inline float safe_top(float top)
+static __device__ inline float safe_top(float top)
 {
     return top == -INFINITY ? 0 : top;
 }
 
 /* Largest of the block, which passes over NaN, and the word where it first stands. */
-__device__ inline float logits_top(const float (&v)[LOGITS_EACH], int *best, float *shared,
-                                   int *places)
+static __device__ inline float logits_top(const float (&v)[LOGITS_EACH], int *best,
+                                          float *shared, int *places)
 {
     float top = -INFINITY;
     int   place = -LOGITS_SPAN;

@@ -22,7 +22,8 @@ static __global__ void scale_kernel(float *c, int64_t n, int64_t columns, int64_
 
 Status cuda_product(Backend *be, const MatrixProduct *p)
 {
-    TRY(cuda_begin(be, NULL));
+    Tensor c = tensor_1d(DTYPE_F32, p->c, (p->m - 1) * p->ldc + p->n);
+    TRY(cuda_begin(be, &c));
     if (p->k == 0 || p->alpha == 0) {
         int64_t n = p->m * p->n;
         scale_kernel<<<grid_for(n), BLOCK, 0, cuda_state(be)->stream>>>(p->c, n, p->n, p->ldc,

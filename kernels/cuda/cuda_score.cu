@@ -56,12 +56,13 @@ static __global__ void __launch_bounds__(BLOCK) score_kernel(Scores s, LogitsBlo
         s.found[blockIdx.x * s.n_spans + span] = {all, top, (int32_t)(word + best)};
 }
 
-__device__ inline void merge(ScoreSpan *row, const ScoreSpan &next)
+static __device__ inline void merge(ScoreSpan *row, const ScoreSpan &next)
 {
     float top = fmaxf(row->top, next.top), from = safe_top(top);
     if (next.top > row->top)
         row->best = next.best;
-    row->sum = row->sum * exp((double)row->top - from) + next.sum * exp((double)next.top - from);
+    row->sum = row->sum * exp((double)row->top - from) +
+               next.sum * exp((double)next.top - from);
     row->top = top;
 }
 

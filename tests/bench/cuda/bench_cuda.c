@@ -182,8 +182,8 @@ static void say_head(const Bench *b)
 
 static void write_row(FILE *f, const Row *r)
 {
-    fprintf(f, "{\"part\": \"%s\", \"name\": \"%s\", \"T\": %lld, \"ms\": %.6g", r->part, r->name,
-            (long long)r->n_tokens, r->ms);
+    fprintf(f, "{\"part\": \"%s\", \"name\": \"%s\", \"T\": %lld, \"ms\": %.6g", r->part,
+            r->name, (long long)r->n_tokens, r->ms);
     if (r->flops > 0)
         fprintf(f, ", \"tflops\": %.6g", 1e-12 * per_second(r, r->flops));
     if (r->flops > 0 && r->peak > 0)

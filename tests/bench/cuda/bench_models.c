@@ -195,7 +195,10 @@ Status bench_models(Bench *b)
         int64_t     n_maps;
         int         bits;
     } MODELS[] = {
-        {"diff bf16", 2, 0}, {"llama bf16", 1, 0}, {"diff 4 bits", 2, 4}, {"llama 4 bits", 1, 4},
+        {"diff bf16", 2, 0},
+        {"llama bf16", 1, 0},
+        {"diff 4 bits", 2, 4},
+        {"llama 4 bits", 1, 4},
     };
     for (size_t i = 0; i < sizeof MODELS / sizeof *MODELS; i++) {
         ArenaMark mark = backend_mark(&b->be), own = arena_mark(&b->arena);

@@ -40,8 +40,9 @@ static Status multiply(void *context)
 
 static double weight_bytes(int kind, int64_t side)
 {
-    double bits = KINDS[kind].bits ? KINDS[kind].bits : 8.0 * (double)dtype_size(KINDS[kind].dtype);
-    return bits / 8 * (double)side * (double)side;
+    double bytes = KINDS[kind].bits ? KINDS[kind].bits / 8.0
+                                    : (double)dtype_size(KINDS[kind].dtype);
+    return bytes * (double)side * (double)side;
 }
 
 static Status pack(Call *c, int kind, int64_t side)
