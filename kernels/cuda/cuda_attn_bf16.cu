@@ -1,20 +1,27 @@
 /* cuda_attn_bf16.cu - attention in tensor cores: softmax(q k^T) v, and the finish of a head.
  * out       backend.h, Attention, with DTYPE_BF16: q, k, v are rounded once, logits are f32,
  *           weights are rounded where they meet v and summed as they were
- * shapes    d up to 128, dv up to 256 (padded to 64, 128, 256); wider ones by
- *           cuda_attn_bf16_plain.cu. Any T, S >= T, reach, heads, signals
- * cost      of a tile of KEYS keys, with R rows of q and Q queries a block: flops
- *           2 R Q KEYS (d + dv); from L2 2 KEYS (d K + dv) bytes, so R Q / 2 flops a byte of
- *           one map: 64 to a block of 8 warps, 16 queries each. Shared memory gives 128
- *           bytes a clock and tensor cores take as many: a fragment of K or V feeds one mma of
- *           16 queries. Bound by tensor cores and shared memory alike
- * launch    a block of up to 8 warps takes a tile of queries and a block of heads; tiles with
- *           most keys first. Registers and shared memory of d, dv (two maps of K):
- *                          sm_80  sm_90  KEYS  shared  warps an SM
- *           see the budgets of ptxas; 2 stages of K and V, or the exchange of the noise
+ * shapes    d up to 128, dv up to 256, padded to D in {64, 128} and DV in {64, 128, 256}; wider
+ *           ones by cuda_attn_bf16_plain.cu. Any T, S >= T, reach, heads, signals
+ * cost      2 (D + DV) flops a row of q and key that its tile sees; 2 (K D + DV) bytes of the
+ *           second-level cache a key and block: with 8 warps, 128 rows, 64 flops a byte where
+ *           all look at one map. A warp's 16 queries by 64 keys of D 64 and DV 128, on sm_80:
+ *           96 mma, 768 clocks of its tensor core; 48 ldmatrix, 192 clocks of shared memory
+ *           that four times as many warps share: as long; about 600 instructions of softmax.
+ *           Bound by all three alike, half of the peak at best
+ * launch    up to 8 warps a tile of queries and block of heads, most keys first; as many warps
+ *           run on a multiprocessor, by their registers. KB of shared memory with one map of K,
+ *           with two (or what the noise takes); registers on sm_80, sm_90:
+ *                D   DV  KEYS  one  two  registers
+ *                64   64   64   36   54  155  160
+ *                64  128   64   52   70  193  194
+ *                64  256   32   42   67  242  242
+ *               128   64   64   52   86  168  181
+ *               128  128   64   68  102  208  209    two: 99 KB of some GPUs take DV 256
+ *               128  256   32   50   67  246  246
  * sums      f32 over 16 keys at a time, in order of keys, begun again from a multiple where
  *           the running maximum rises: a row's figures depend on its keys alone. Weights in
- *           f32 over a tile's keys a lane, then double, then four lanes
+ *           f32 over a lane's keys of a tile, then double, then four lanes
  * NaN       stays in the rows that see it. 0 times the infinity of a key not seen would be NaN:
  *           values that are not finite are left out of the product, and added one by one
  * test      tests/cuda/test_cuda_attn_bf16.c */
@@ -160,9 +167,10 @@ static void plan_blocks(Backend *be, const Attention *a, const AttnCall *c, MmaP
 /* The narrowest that holds the call; NULL: none does. */
 static const Instance *choose(Backend *be, const AttnCall *c, int32_t groups)
 {
+    size_t room = cuda_state(be)->shared_most - MMA_WARPS * sizeof(WarpPlace);
     for (int i = 0; i < N_INSTANCES; i++)
         if (INSTANCES[i].d >= c->d && INSTANCES[i].dv >= c->dv &&
-            shared_bytes(c, &INSTANCES[i], groups) <= cuda_state(be)->shared_most)
+            shared_bytes(c, &INSTANCES[i], groups) <= room)
             return &INSTANCES[i];
     return NULL;
 }

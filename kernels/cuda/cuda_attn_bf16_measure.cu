@@ -10,14 +10,10 @@
 #include "kernels/cuda/cuda_attn_mma.cuh"
 #include "kernels/cuda/cuda_attn_record.cuh"
 
-/* Keys of a tile: two maps and what records fit 99 KB. */
-__host__ __device__ constexpr int keys_of(int d)
-{
-    return d > 64 ? 32 : 64;
-}
+/* Keys of a tile: few enough for two blocks a multiprocessor of 128 registers a thread. */
+enum { KEYS = 32, BLOCKS = 2 };
 
 /* One row of a lane: [KEYS / 4] numbers, 2 of each 8 keys. */
-template <int KEYS>
 static __device__ void split_rows(float (&row)[2][KEYS / 4], uint32_t (&allowed)[2],
                                   const float (&x)[KEYS / 8][4], const AttnCall &c,
                                   const Positions &at, int32_t key)
@@ -81,10 +77,10 @@ static __device__ void close_rows(const TileRecord *rec, const AttnCall &c, cons
 }
 
 template <int D, bool RECORD>
-static __global__ void __launch_bounds__(MMA_WARPS *WARP, 1) measure_kernel(AttnCall c, MmaPlan p)
+static __global__ void __launch_bounds__(MMA_WARPS *WARP, BLOCKS)
+measure_kernel(AttnCall c, MmaPlan p)
 {
     extern __shared__ __align__(16) unsigned char shared[];
-    constexpr int KEYS = keys_of(D);
     WarpPlace     w = warp_place(c, p);
     uint32_t      bytes = c.n_key_maps * tile_bytes(D, KEYS), stage = ptx_shared(shared);
     uint32_t      keys = key_lane<D>() + (c.n_key_maps == 2 && w.map ? tile_bytes(D, KEYS) : 0);
@@ -113,7 +109,7 @@ static __global__ void __launch_bounds__(MMA_WARPS *WARP, 1) measure_kernel(Attn
         float    x[KEYS / 8][4], row[2][KEYS / 4];
         uint32_t allowed[2];
         tile_logits<D, KEYS>(x, q, stage + turn * bytes + keys, c.scale);
-        split_rows<KEYS>(row, allowed, x, c, at, key);
+        split_rows(row, allowed, x, c, at, key);
         if (RECORD) {
             for (int h = 0; h < 2; h++)  // rows that are not there
                 allowed[h] = w.queries + g + 8 * h < w.tile.n_rows ? allowed[h] : 0;
@@ -144,7 +140,7 @@ Status cuda_attn_measure(Backend *be, const AttnCall *c, const MmaPlan *p, bool 
     };
     MeasureKernel *kernel = OF[p->width_k > 64][only_scale];
     int64_t        blocks = p->n_tiles * c->n_blocks * p->chunks;
-    size_t bytes = 2 * c->n_key_maps * tile_bytes(p->width_k, keys_of(p->width_k));
+    size_t bytes = 2 * c->n_key_maps * tile_bytes(p->width_k, KEYS);
     if (!only_scale)
         bytes += record_bytes(p->warps * GROUP, c->n_maps);
     CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,

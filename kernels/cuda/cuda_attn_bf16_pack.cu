@@ -42,12 +42,13 @@ static __device__ bool is_wanted(const AttnCall &c, int64_t row)
 static __device__ void pack_piece(const Packing &p, int64_t row, int64_t n_keys, int32_t head,
                                   int32_t column)
 {
-    const float *x = p.x + (row * p.heads + head) * p.width + column;
-    uint32_t u[PIECE];
-    bool     odd = false;
+    const float *x = p.x + (row * p.heads + head) * p.width;
+    Four         four[2] = {load_four(x, column, p.width), load_four(x, column + 4, p.width)};
+    uint32_t     u[PIECE];
+    bool         odd = false;
 #pragma unroll
     for (int i = 0; i < PIECE; i++) {
-        u[i] = column + i < p.width ? bf16_pair(x[i], 0) : 0;
+        u[i] = bf16_pair(four[i / 4].v[i % 4], 0);
         if (p.odd && !is_finite_bf16(u[i])) {
             odd = true;
             u[i] = 0;

@@ -80,6 +80,25 @@ TEST(bf16_equals_whole_maps_in_double)
     }
 }
 
+/* The narrowest tiles that hold d and dv may take more shared memory than wider ones, or all of
+ * them more than there is. */
+TEST(bf16_takes_the_shared_memory_there_is)
+{
+    static const size_t MOST[] = {99 << 10, 64 << 10};
+    for (int i = 0; i < 2; i++) {
+        CaseShape shape = {1, 1, 2, 100, 1, {3}, {70}};
+        CaseWide  wide = {.value_dim = 100};
+        Backend   be;
+        Case      c;
+        T_GPU(&be);
+        cuda_state(&be)->shared_most = MOST[i];
+        T_STATUS_OK(case_init_wide(&c, &shape, &wide, 7));
+        check_case(&be, &c, 0);
+        arena_close(&c.arena);
+        backend_close(&be);
+    }
+}
+
 static void fill_lambda(float *rows, int64_t n)
 {
     uint64_t state = 77;
