@@ -161,6 +161,7 @@ Status cuda_weights_new(Backend *be, CudaWeights **out, size_t bytes)
     w->used_at = be->arena.used;
     if (!room_for(st, w) || cuda_take(st, &w->device, bytes) != cudaSuccess)
         TRY(place_on_host(st, w));
+    w->of = st->weights;
     w->below = st->weights->placed;
     st->weights->placed = st->weights->in_use = w;
     *out = w;
@@ -268,15 +269,31 @@ static void follow(CudaStream *s, CudaWeights *w)
     s->last = w;
 }
 
+/* Of another backend, as the reference's last layer is: may be gone before this one looks at
+ * it again, so that nothing remembers it. */
+static Status lend(CudaState *st, CudaWeights *w, const void **device)
+{
+    CudaStream *s = st->weights;
+    s->largest = more(s->largest, w->bytes);
+    TRY(grow_slots(st));
+    TRY(turn_to(st, w));
+    *device = s->slot[s->current].memory;
+    s->slot[s->current].holds = NULL;
+    return OK;
+}
+
 Status cuda_weights_here(Backend *be, CudaWeights *w, const void **device)
 {
     CudaState  *st = cuda_state(be);
+    TRY(start(st));
     CudaStream *s = st->weights;
     s->in_use = w;
     if (w->device) {
         *device = w->device;
         return OK;
     }
+    if (w->of != s)
+        return lend(st, w, device);
     TRY(grow_slots(st));
     follow(s, w);
     TRY(turn_to(st, w));

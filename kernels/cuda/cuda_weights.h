@@ -28,6 +28,7 @@ struct CudaWeights {
 
     /* cuda_weights.c's own. */
     CudaWeights *below;   // placed before it
+    CudaStream  *of;      // its backend's
     size_t       used_at; // bytes of the backend's arena up to it
     Arena        plain;   // holds host where it could not be pinned
 };
