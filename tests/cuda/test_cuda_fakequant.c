@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/cuda/cuda_twin.h"
 #include "tests/cuda/ref_cuda.h"
 #include "tests/kernels/ref_ops.h"
 
@@ -90,6 +91,54 @@ TEST(rows_that_hurt)
     values[6 * K + 21] = -NAN;
     check_rows(&x, 0);
     arena_close(&arena);
+}
+
+/* x' = scale code, of every value; where nothing asks for codes there are none. */
+static void check_twin(int64_t K, RowRounding r)
+{
+    Arena   arena = {0};
+    Backend be;
+    Tensor  x = ref_normal(&arena, T, K, 4), y;
+    float  *values = x.data, *back = ref_guarded(&arena, T * K), scales[T];
+    bool    whole;
+    T_GPU(&be);
+    memset(values + 3 * K, 0, (size_t)K * sizeof *values);
+    values[6 * K + K - 1] = NAN;
+    T_STATUS_OK(cuda_twin_want(&be));
+    T_STATUS_OK(ref_cuda_tensor(&be, &y, values, T, K, 0));
+    T_STATUS_OK(op_fakequant_rows(&be, &y, &BATCH, &r));
+    const CudaTwin *twin = cuda_twin_of(cuda_state(&be), &y);
+    T_OK((twin != NULL) == (r.bits == 8));
+    if (!twin) {
+        backend_close(&be);
+        arena_close(&arena);
+        return;
+    }
+    int8_t *codes = arena_alloc(&arena, T * twin->row_bytes, 1);
+    T_STATUS_OK(cuda_fetch(&be, codes, twin->codes, (size_t)(T * twin->row_bytes)));
+    T_STATUS_OK(cuda_fetch(&be, scales, twin->scales, sizeof scales));
+    T_STATUS_OK(ref_cuda_read(&be, back, &y, &whole));
+    for (int t = 0; t < T; t++)
+        for (int64_t k = 0; k < K; k++) {
+            int8_t code = codes[t * twin->row_bytes + cuda_twin_place(k)];
+            float  got = scales[t] * (float)code;
+            T_OK(isnan(scales[t]) ? isnan(back[t * K + k]) && code == 0
+                                  : got == back[t * K + k]);
+        }
+    T_OK(scales[3] == 0 && isnan(scales[6]));
+    backend_close(&be);
+    arena_close(&arena);
+}
+
+TEST(codes_beside_the_rounded_rows)
+{
+    static const int64_t WIDTHS[] = {64, 100, 259};
+    for (int i = 0; i < 3; i++) {
+        check_twin(WIDTHS[i], (RowRounding){.bits = 8});
+        check_twin(WIDTHS[i], (RowRounding){.bits = 8, .wide = true});
+        check_twin(WIDTHS[i], (RowRounding){.bits = 8, .by_sequence = true});
+        check_twin(WIDTHS[i], (RowRounding){.bits = 4});
+    }
 }
 
 /* --- keys and values --- */

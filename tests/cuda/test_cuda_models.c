@@ -256,7 +256,10 @@ TEST(parts_of_a_text_equal_the_whole)
 
 /* --- weights of few bits --- */
 
-static void check_packed(const char *name, Dtype dtype, double bound)
+/* As the checkpoint asks: W8A8 rounds inputs too, and the GPU multiplies whole numbers then,
+ * where the CPU rounds what they stand for to bf16. The largest input of a row lies between
+ * two codes of compressed-tensors, so that a last bit decides now and then. */
+static void check_packed(const char *name, Dtype dtype, double bound, bool *rounds)
 {
     static int32_t ids[21];
     int32_t        start[3] = {0, 20, 21};
@@ -266,13 +269,20 @@ static void check_packed(const char *name, Dtype dtype, double bound)
     for (int i = 0; i < 21; i++)
         ids[i] = i * 11 % 40;
     p.golden = (Golden){.T = 21, .ids = ids, .batch = {2, start, number}};
-    if (s == OK)
-        s = sides_run(&p, PLAIN, NULL);
-    double e = s == OK ? gaps_worst(sides_gaps(&p)) : 0;
+    RunQuant quant = PLAIN;
+    if (s == OK) {
+        quant = model_run(&p.of[ON_GPU].m, PLAIN);
+        s = sides_run(&p, quant, NULL);
+    }
+    double e = s != OK ? 0 : quant.acts ? sides_rms(&p) : gaps_worst(sides_gaps(&p));
+    if (quant.acts)
+        bound = dtype == DTYPE_F32 ? 1e-2 : 5e-2;
     if (s != OK)
         check_fail(__FILE__, __LINE__, "%s: %s", name, status_text());
     else if (!(e <= bound))
         check_fail(__FILE__, __LINE__, "%s in %s: off by %.1e", name, dtype_name(dtype), e);
+    *rounds = *rounds || quant.acts == 8;
+    printf("%s %s acts %d: %.1e\n", name, dtype_name(dtype), quant.acts, e);
     sides_close(&p);
 }
 
@@ -280,11 +290,13 @@ TEST(weights_of_few_bits)
 {
     static const char *const NAMES[] = {"packed/diff_compressed", "packed/llama_gptq",
                                         "packed/llama_int8"};
+    bool rounds = false;
     T_MODELS();
     for (int i = 0; i < 3; i++) {
-        check_packed(NAMES[i], DTYPE_F32, 2e-5);
-        check_packed(NAMES[i], DTYPE_BF16, 1e-2);
+        check_packed(NAMES[i], DTYPE_F32, 2e-5, &rounds);
+        check_packed(NAMES[i], DTYPE_BF16, 1e-2, &rounds);
     }
+    T_OK(rounds);
 }
 
 /* --- memory --- */
