@@ -5,9 +5,10 @@
  *           more than 56 signals, columns of V beyond 256 (their logits are made again)
  * copies    16 dims of K and q, or 16 to 32 rows of V, one chunk ahead of the arithmetic
  * cost      2 R (d + dv) flops a query, block of heads and allowed key: bound by fused
- *           multiply-adds, 0.6 to 0.75 of whose time shared memory is read. 4 (K d + dv + d/2)
- *           bytes from the second-level cache for 64 lines and a key. exp and what else the
- *           softmax takes: as much as 60 columns of V
+ *           multiply-adds, 0.6 to 0.9 of whose time shared memory is read. 4 (K d + dv + d/2)
+ *           bytes from the second-level cache for 64 lines and a key. The softmax takes as long
+ *           as 30 columns of V. A single query leaves 7 lines of each warp idle: bound by the
+ *           latency of chunks and by one warp's arithmetic
  * launch    256 threads; two blocks a multiprocessor up to dv 128, else one, as with a record
  * sums      f32, a chain over d a logit (the CPU's bits), a chain over keys an output, begun
  *           again from a multiple when the running maximum rises. Weights (the CPU's bits):

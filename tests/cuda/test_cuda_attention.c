@@ -199,30 +199,35 @@ static bool nan_within(const Case *c, const Case *ref, int64_t from, int64_t to,
     return true;
 }
 
-/* A key or value that is no number spoils the queries that reach it, and no others. */
+/* A key or value that is no number spoils the queries that reach it, and no others: also where
+ * it is the last or the first of 32 whose product with V would be one step. */
 TEST(attention_nan_key_stays_within_its_reach)
 {
-    static const int AT[] = {5, 31, 32, 40, 6}, REACH[] = {0, 1, 2, 33, 7};
+    static const struct {
+        int at, reach, cache;
+    } OF[] = {{5, 0, 0}, {31, 1, 0}, {32, 2, 0}, {40, 33, 0}, {31, 0, 2}, {32, 35, 0}};
     const float bad[] = {NAN, INFINITY, -INFINITY};
     Backend     be;
     T_GPU(&be);
-    for (int i = 0; i < 5; i++) {
-        CaseShape shape = {2, 1, 2, 5, 1, {70}, {70}};
-        CaseWide  how = {2, 9, REACH[i], false};
-        int64_t   at = AT[i], end = REACH[i] && at + REACH[i] < 70 ? at + REACH[i] : 70;
+    for (int i = 0; i < 6; i++) {
+        CaseShape shape = {2, 1, 2, 5, 1, {70}, {70 + OF[i].cache}};
+        CaseWide  how = {2, 9, OF[i].reach, false};
+        int64_t   at = OF[i].at, from = at - OF[i].cache, end = 70;
         Case      c, ref;
+        if (OF[i].reach && from + OF[i].reach < 70)
+            end = from + OF[i].reach;
         T_STATUS_OK(case_init_wide(&ref, &shape, &how, 19));
         T_STATUS_OK(ref_cuda_case_run(&be, &ref, 0));
         T_STATUS_OK(case_init_wide(&c, &shape, &how, 19));
         for (int j = 0; j < 9; j++)
             ((float *)c.v.data)[at * 9 + j] = bad[i % 3];
         T_STATUS_OK(ref_cuda_case_run(&be, &c, 0));
-        T_OK(nan_within(&c, &ref, at, end, 0, 2));
+        T_OK(nan_within(&c, &ref, from, end, 0, 2));
         arena_close(&c.arena);
         T_STATUS_OK(case_init_wide(&c, &shape, &how, 19));
         ((float *)c.k.data)[at * 10] = NAN;
         T_STATUS_OK(ref_cuda_case_run(&be, &c, 0));
-        T_OK(nan_within(&c, &ref, at, end, 0, 2));
+        T_OK(nan_within(&c, &ref, from, end, 0, 2));
         arena_close(&c.arena);
         arena_close(&ref.arena);
     }
