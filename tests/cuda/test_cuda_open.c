@@ -210,8 +210,8 @@ TEST(memory_that_is_not_there_is_named)
     st->limit = st->held + 3000 * sizeof(float);
     T_FAILS(backend_tensor(&be, &huge, 2, (int64_t[]){1000, 537000}), ERR_MEMORY,
             "out of memory on the GPU: a tensor [1000,537000] of F32 takes 2.00 GiB, ");
-    T_OK(strstr(status_text(), "held under --device-memory; a smaller --context"));
-    T_FAILS(row_of(&be, &b, 3001), ERR_MEMORY, "a tensor [3001] of F32 takes 0.00 GiB");
+    T_OK(strstr(status_text(), "of --device-memory are held; a larger one, a smaller --context"));
+    T_FAILS(row_of(&be, &b, 3001), ERR_MEMORY, "a tensor [3001] of F32 takes 0.0 MiB, 0.0 MiB of");
     ArenaMark mark = backend_mark(&be);
     T_STATUS_OK(row_of(&be, &b, 3000));
     backend_rewind(&be, mark);
@@ -219,7 +219,7 @@ TEST(memory_that_is_not_there_is_named)
     T_OK(st->held == 3000 * sizeof(float));
     st->limit = SIZE_MAX;
     fail_in = 1;
-    T_FAILS(row_of(&be, &b, 5000), ERR_MEMORY, "held; a smaller --context");
+    T_FAILS(row_of(&be, &b, 5000), ERR_MEMORY, "are free; a smaller --context");
     arena_fail_at(1);
     T_FAILS(row_of(&be, &b, 5000), ERR_MEMORY, "out of memory");
     arena_fail_at(0);
