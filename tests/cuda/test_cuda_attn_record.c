@@ -269,6 +269,18 @@ TEST(record_peaks_of_few_logits)
     line_close(&l);
 }
 
+/* Rows without a finite value take no place from rows of zeros. */
+TEST(record_peaks_behind_many_rows_without_any)
+{
+    Line l;
+    T_GPU(&l.be);
+    T_STATUS_OK(line_open(&l, 130, 130, 0));
+    for (int i = 0; i < 130; i++)
+        l.k[i] = i < 125 ? NAN : 0;
+    check_case(&l.be, &l.c, 1);
+    line_close(&l);
+}
+
 /* --- calls --- */
 
 static bool same_record(const LogitRecord *a, const LogitRecord *b)
