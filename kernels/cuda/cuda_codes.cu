@@ -54,9 +54,10 @@ static __device__ inline float read_input(const float *row, const int32_t *order
 /* Two numbers a thread; a row of blocks a row. */
 template <CodesInputs FORM>
 static __global__ void __launch_bounds__(BLOCK)
-inputs_kernel(void *out, const float *x, const int32_t *order, int64_t K, int64_t k_pad)
+inputs_kernel(void *out, const float *x, const int32_t *order, int64_t T, int64_t K,
+              int64_t k_pad)
 {
-    const float *row = x + blockIdx.x * K;
+    const float *row = x + min((int64_t)blockIdx.x, T - 1) * K;
     int64_t      first = blockIdx.x * k_pad / 2;
     for (int64_t i = codes_column(); i < k_pad / 2; i += codes_columns()) {
         int64_t k = input_at<FORM>(2 * i);
@@ -69,22 +70,23 @@ inputs_kernel(void *out, const float *x, const int32_t *order, int64_t K, int64_
 }
 
 template <CodesInputs FORM>
-static Status write_inputs(Backend *be, void *out, const CodesProduct *p)
+static Status write_inputs(Backend *be, void *out, const CodesProduct *p, int64_t rows)
 {
     int64_t k_pad = (int64_t)p->w.n_bricks * CODES_STEP;
-    inputs_kernel<FORM><<<codes_rows(p->T, k_pad / 2), BLOCK, 0, cuda_state(be)->stream>>>(
-        out, p->x, p->w.order, p->w.k, k_pad);
+    inputs_kernel<FORM><<<codes_rows(rows, k_pad / 2), BLOCK, 0, cuda_state(be)->stream>>>(
+        out, p->x, p->w.order, p->T, p->w.k, k_pad);
     return cuda_launched("inputs of codes");
 }
 
-Status codes_inputs(Backend *be, void **out, const CodesProduct *p, CodesInputs form)
+Status codes_inputs(Backend *be, void **out, const CodesProduct *p, CodesInputs form,
+                    int64_t rows)
 {
-    size_t n = (size_t)(p->T * p->w.n_bricks * CODES_STEP);
+    size_t n = (size_t)(rows * p->w.n_bricks * CODES_STEP);
     TRY(cuda_scratch(be, out, n * (form == CODES_X_F32 ? sizeof(float) : sizeof(uint16_t))));
     if (form == CODES_X_F32)
-        return write_inputs<CODES_X_F32>(be, *out, p);
-    return form == CODES_X_BF16 ? write_inputs<CODES_X_BF16>(be, *out, p)
-                                : write_inputs<CODES_X_FRAGMENTS>(be, *out, p);
+        return write_inputs<CODES_X_F32>(be, *out, p, rows);
+    return form == CODES_X_BF16 ? write_inputs<CODES_X_BF16>(be, *out, p, rows)
+                                : write_inputs<CODES_X_FRAGMENTS>(be, *out, p, rows);
 }
 
 /* --- slices of K --- */
@@ -146,7 +148,7 @@ static __device__ inline void write_run(Out *row, const float (&v)[CODES_RUN],
 
 /* out [outputs of strips first .., k_pad]: a warp a brick. */
 template <int BITS, class Out>
-static __global__ void __launch_bounds__(BLOCK)
+static __global__ void __launch_bounds__(BLOCK, 4)
 decode_kernel(Out *out, const CodesView w, int64_t first, int64_t n_strips)
 {
     int64_t brick = (int64_t)blockIdx.x * BLOCK_WARPS + threadIdx.x / WARP;
@@ -170,7 +172,7 @@ decode_kernel(Out *out, const CodesView w, int64_t first, int64_t n_strips)
         float    v[CODES_RUN];
         float    scale = w.scales[at + i];
         float    offset = w.offsets ? w.offsets[at + i] : CODES_NO_OFFSET;
-        codes_unpack_output<BITS>(pairs, words, i);
+        codes_unpack<BITS>(pairs, words, i);
 #pragma unroll
         for (int j = 0; j < 8; j++) {
             v[2 * j] = codes_weight(bf16_low(pairs[j]), scale, offset);
@@ -258,7 +260,7 @@ static Status by_panels_half(Backend *be, const CodesProduct *all)
         p.x = all->x + first * p.w.k;
         p.y = all->y + first * p.ldy;
         p.w.order = NULL;
-        TRY(codes_inputs(be, &x, &p, CODES_X_BF16));
+        TRY(codes_inputs(be, &x, &p, CODES_X_BF16, p.T));
         p.w.order = all->w.order;
         TRY(by_panels(be, &p, x, k_pad, true));
         cuda_scratch_rewind(be, mark);

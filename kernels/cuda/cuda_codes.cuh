@@ -66,10 +66,11 @@ MUST_USE Status codes_few_rows(Backend *be, const CodesProduct *p);
 /* bf16, any T */
 MUST_USE Status codes_tiles(Backend *be, const CodesProduct *p);
 
-/* out [T,k_pad] = x in the order of the codes, zeros behind it: f32, bf16, or bf16 in the
- * order that fragments count inputs in. */
+/* out [rows,k_pad] = x in the order of the codes, zeros behind it: f32, bf16, or bf16 in the
+ * order that fragments count inputs in. Rows from T on are the last one's. */
 typedef enum { CODES_X_F32, CODES_X_BF16, CODES_X_FRAGMENTS } CodesInputs;
-MUST_USE Status codes_inputs(Backend *be, void **out, const CodesProduct *p, CodesInputs form);
+MUST_USE Status codes_inputs(Backend *be, void **out, const CodesProduct *p, CodesInputs form,
+                             int64_t rows);
 /* y = the sum of parts [n_slices,T,n] in order, and bias. */
 MUST_USE Status codes_add_slices(Backend *be, const CodesProduct *p, const float *parts,
                                  int64_t n_slices);
@@ -143,34 +144,24 @@ enum : uint32_t {
     BF16_MINUS_136S = 0xc308c308, BF16_MINUS_160S = 0xc320c320
 };
 
-/* words [bits / 2] of a run to its pairs of codes in bf16, exact. */
-template <int BITS>
-__device__ inline void codes_unpack(uint32_t (&pairs)[8], const uint32_t *words)
+/* Pair i of a run's codes, words [bits / 2], in bf16, exact. */
+template <int BITS> __device__ inline uint32_t codes_pair(const uint32_t *words, int i)
 {
-    if (BITS == 4) {
-#pragma unroll
-        for (int i = 0; i < 8; i++)
-            pairs[i] = bf16_fma((words[i / 4] >> (i % 4 * 4) & 0x000f000f) | BF16_128S,
-                                BF16_ONES, BF16_MINUS_136S);
-    } else if (BITS == 6) {
-#pragma unroll
-        for (int i = 0; i < 6; i++)
-            pairs[i] = (words[i / 2] >> (i % 2 * 6) & 0x003f003f) | BF16_128S;
-        pairs[6] = (words[0] >> 12 & 0x000f000f) | (words[1] >> 8 & 0x00300030) | BF16_128S;
-        pairs[7] = (words[2] >> 12 & 0x000f000f) | (words[1] >> 10 & 0x00300030) | BF16_128S;
-#pragma unroll
-        for (int i = 0; i < 8; i++)
-            pairs[i] = bf16_fma(pairs[i], BF16_ONES, BF16_MINUS_160S);
-    } else {
-        /* A byte b is b & 127 without its sign, which counts 128: 256 in place of the 128
-         * to take off again. */
-#pragma unroll
-        for (int i = 0; i < 8; i++) {
-            uint32_t bytes = words[i / 2] >> (i % 2 * 8);
-            pairs[i] = bf16_fma((bytes & 0x00800080) | BF16_128S, BF16_MINUS_ONES,
-                                (bytes & 0x007f007f) | BF16_128S);
-        }
+    if (BITS == 4)
+        return bf16_fma((words[i / 4] >> (i % 4 * 4) & 0x000f000f) | BF16_128S, BF16_ONES,
+                        BF16_MINUS_136S);
+    if (BITS == 6) {
+        uint32_t bits = words[i < 6 ? i / 2 : 0] >> (i % 2 * 6) & 0x003f003f;
+        if (i >= 6)
+            bits = (words[i == 6 ? 0 : 2] >> 12 & 0x000f000f) |
+                   (words[1] >> (i == 6 ? 8 : 10) & 0x00300030);
+        return bf16_fma(bits | BF16_128S, BF16_ONES, BF16_MINUS_160S);
     }
+    /* A byte b is b & 127 without its sign, which counts 128: 256 in place of the 128 to take
+     * off again. */
+    uint32_t bytes = words[i / 2] >> (i % 2 * 8);
+    return bf16_fma((bytes & 0x00800080) | BF16_128S, BF16_MINUS_ONES,
+                    (bytes & 0x007f007f) | BF16_128S);
 }
 
 __device__ inline uint32_t bf16_pair(float low, float high)
@@ -204,12 +195,14 @@ __device__ inline uint32_t codes_weights(uint32_t pair, float scale, float offse
                      codes_weight(bf16_high(pair), scale, offset));
 }
 
-/* Output i of the lane's words of a brick. */
+/* The run of output i of the lane's words of a brick. */
 template <int BITS>
-__device__ inline void codes_unpack_output(uint32_t (&pairs)[8],
-                                           const uint32_t (&words)[2 * BITS], int i)
+__device__ inline void codes_unpack(uint32_t (&pairs)[8], const uint32_t (&words)[2 * BITS],
+                                    int i)
 {
-    codes_unpack<BITS>(pairs, words + i * (BITS / 2));
+#pragma unroll
+    for (int j = 0; j < 8; j++)
+        pairs[j] = codes_pair<BITS>(words + i * (BITS / 2), j);
 }
 
 __device__ inline void put_four(uint32_t *to, uint4 v)

@@ -14,7 +14,10 @@
 #include "kernels/cuda/cuda_codes.cuh"
 #include "kernels/cuda/cuda_ptx.cuh"
 
-enum { ROW_VECS = CODES_STEP / 8, WANTED_BLOCKS = 160, LEAST_BRICKS = 8 };
+enum {
+    ROW_VECS = CODES_STEP / 8, AT_ONCE = CODES_THREADS / ROW_VECS,  // rows of x
+    WANTED_BLOCKS = 160, LEAST_BRICKS = 8
+};
 
 /* ROWS of x in vectors of 16 bytes, then what a thread has of its strip: codes, scales and
  * offsets of its four outputs. */
@@ -28,7 +31,7 @@ template <int BITS, int ROWS> struct Stage {
 
 /* Of one slice of one tile. */
 typedef struct {
-    const uint4 *x;       // [T,k_pad] bf16 as fragments count inputs
+    const uint4 *x;       // [T up to ROWS,k_pad] bf16 as fragments count inputs
     float       *parts;   // [n_slices,T,n] or NULL: into y
     int64_t      bricks;  // of a slice
     int64_t      T;
@@ -48,13 +51,12 @@ static __device__ inline void fetch(uint4 *stage, const CodesView &w, const Tile
 {
     typedef Stage<BITS, ROWS> S;
     int lane = threadIdx.x % WARP;
+    int          row = threadIdx.x / ROW_VECS, vec = threadIdx.x % ROW_VECS;
+    const uint4 *x = r.x + ((tile.row + row) * w.n_bricks + brick) * ROW_VECS + vec;
 #pragma unroll
-    for (int i = 0; i < ROWS * ROW_VECS / CODES_THREADS; i++) {
-        int     at = i * CODES_THREADS + threadIdx.x, row = at / ROW_VECS, vec = at % ROW_VECS;
-        int64_t t = min(tile.row + row, r.T - 1);  // rows past T are not written
-        ptx_cp_async(ptx_shared(stage + x_place(row, vec)),
-                     r.x + (t * w.n_bricks + brick) * ROW_VECS + vec);
-    }
+    for (int i = 0; i < ROWS; i += AT_ONCE)
+        ptx_cp_async(ptx_shared(stage + x_place(row + i, vec)),
+                     x + (int64_t)i * w.n_bricks * ROW_VECS);
     uint32_t     mine = ptx_shared(stage + S::MINE + threadIdx.x);
     const uint4 *from = w.bricks + tile.strip * w.strip_vecs + brick * (BITS * 16) + lane;
     int64_t      at = codes_group(w, (uint32_t)brick * 4 + lane % 4) * w.n_pad +
@@ -67,9 +69,10 @@ static __device__ inline void fetch(uint4 *stage, const CodesView &w, const Tile
         ptx_cp_async(mine + (S::CODES + 1) * CODES_THREADS * 16, w.offsets + at);
 }
 
-/* The lane's weights of a brick: b[i] of output 4c + i. */
+/* The lane's weights of half a brick's steps: b[i] of output 4c + i. */
 template <int BITS>
-static __device__ inline void decode(uint32_t (&b)[4][8], const uint4 *mine, bool offsets)
+static __device__ inline void decode(uint32_t (&b)[4][4], const uint4 *mine, bool offsets,
+                                     int half)
 {
     uint32_t words[2 * BITS];
     float4   scale = *(const float4 *)(mine + BITS / 2 * CODES_THREADS);
@@ -81,33 +84,36 @@ static __device__ inline void decode(uint32_t (&b)[4][8], const uint4 *mine, boo
     for (int i = 0; i < BITS / 2; i++)
         put_four(words + 4 * i, mine[i * CODES_THREADS]);
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
-        codes_unpack_output<BITS>(b[i], words, i);
+    for (int i = 0; i < 4; i++)
 #pragma unroll
-        for (int j = 0; j < 8; j++)
-            b[i][j] = codes_weights(b[i][j], of_four(scale, i), of_four(offset, i));
-    }
+        for (int j = 0; j < 4; j++)
+            b[i][j] = codes_weights(codes_pair<BITS>(words + i * (BITS / 2), 4 * half + j),
+                                    of_four(scale, i), of_four(offset, i));
 }
 
-/* c[m][i]: rows 16m .., outputs i of all lanes. */
+/* c[m][i]: rows 16m .., outputs i of all lanes. Sums fill half of the registers: no more than
+ * half of a brick is decoded at a time. */
 template <int BITS, int ROWS>
 static __device__ inline void multiply(float (&c)[ROWS / 16][4][4], const uint4 *stage,
                                        bool offsets)
 {
-    int      lane = threadIdx.x % WARP;
-    uint32_t b[4][8];
-    decode<BITS>(b, stage + Stage<BITS, ROWS>::MINE + threadIdx.x, offsets);
+    int lane = threadIdx.x % WARP;
 #pragma unroll
-    for (int s = 0; s < CODES_STEP / 16; s++)
+    for (int half = 0; half < 2; half++) {
+        uint32_t b[4][4];
+        decode<BITS>(b, stage + Stage<BITS, ROWS>::MINE + threadIdx.x, offsets, half);
 #pragma unroll
-        for (int m = 0; m < ROWS / 16; m++) {
-            uint32_t a[4];
-            ptx_ldmatrix_x4(a, ptx_shared(stage + x_place(16 * m + lane % 16,
-                                                          2 * s + lane / 16)));
+        for (int s = 0; s < 2; s++)
 #pragma unroll
-            for (int i = 0; i < 4; i++)
-                ptx_mma_bf16(c[m][i], a, b[i][2 * s], b[i][2 * s + 1]);
-        }
+            for (int m = 0; m < ROWS / 16; m++) {
+                uint32_t a[4];
+                ptx_ldmatrix_x4(a, ptx_shared(stage + x_place(16 * m + lane % 16,
+                                                              4 * half + 2 * s + lane / 16)));
+#pragma unroll
+                for (int i = 0; i < 4; i++)
+                    ptx_mma_bf16(c[m][i], a, b[i][2 * s], b[i][2 * s + 1]);
+            }
+    }
 }
 
 /* Outputs n .. n + 7 of a row. */
@@ -202,7 +208,7 @@ template <int ROWS> static Status run(Backend *be, const CodesProduct *p)
     r.output_tiles = (unsigned)ceil_div(p->w.n, CODES_OUTPUTS);
     int64_t     tiles = (int64_t)r.row_tiles * r.output_tiles;
     CodesSlices s = codes_slices(p->w.n_bricks, tiles, WANTED_BLOCKS, LEAST_BRICKS);
-    TRY(codes_inputs(be, &x, p, CODES_X_FRAGMENTS));
+    TRY(codes_inputs(be, &x, p, CODES_X_FRAGMENTS, (int64_t)r.row_tiles * ROWS));
     r.x = (const uint4 *)x;
     r.bricks = s.bricks;
     if (s.n_slices > 1) {

@@ -147,8 +147,8 @@ static __device__ inline void add_brick(float (&total)[4], const uint32_t (&word
     for (int half = 0; half < 2; half++) {
         uint32_t even[8], odd[8];
         float    c[4] = {0, 0, 0, 0};
-        codes_unpack_output<BITS>(even, words, 2 * half);
-        codes_unpack_output<BITS>(odd, words, 2 * half + 1);
+        codes_unpack<BITS>(even, words, 2 * half);
+        codes_unpack<BITS>(odd, words, 2 * half + 1);
         multiply(c, even, odd, b);
 #pragma unroll
         for (int i = 0; i < 4; i++)
@@ -182,7 +182,7 @@ static __device__ inline void add_brick(float (&total)[4], const uint32_t (&word
     for (int i = 0; i < 4; i++) {
         uint32_t pairs[8];
         float    sum = 0;
-        codes_unpack_output<BITS>(pairs, words, i);
+        codes_unpack<BITS>(pairs, words, i);
 #pragma unroll
         for (int j = 0; j < 8; j++) {
             sum = __fmaf_rn(x[2 * j], bf16_low(pairs[j]), sum);
@@ -231,8 +231,8 @@ static __device__ inline void add_brick(float (&total)[2][Ring<BITS, WAY>::TOKEN
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         uint32_t even[8], odd[8];
-        codes_unpack_output<BITS>(even, words, 2 * half);
-        codes_unpack_output<BITS>(odd, words, 2 * half + 1);
+        codes_unpack<BITS>(even, words, 2 * half);
+        codes_unpack<BITS>(odd, words, 2 * half + 1);
 #pragma unroll
         for (int i = 0; i < 8; i++) {
             even[i] = codes_weights(even[i], of_four(scale, 2 * half),
@@ -386,7 +386,7 @@ Status codes_one_row(Backend *be, const CodesProduct *p, Dtype dtype)
     enum { WANTED = 48 };
     void *x = (void *)(uintptr_t)p->x;
     if (p->w.order || p->w.k % CODES_STEP || (uintptr_t)p->x % sizeof(uint4))
-        TRY(codes_inputs(be, &x, p, CODES_X_F32));
+        TRY(codes_inputs(be, &x, p, CODES_X_F32, 1));
     return dtype == DTYPE_F32 ? run<ROW_F32>(be, p, x, WANTED)
                               : run<ROW_BF16>(be, p, x, WANTED);
 }
@@ -395,6 +395,6 @@ Status codes_few_rows(Backend *be, const CodesProduct *p)
 {
     enum { WANTED = 512 };
     void *x;
-    TRY(codes_inputs(be, &x, p, CODES_X_BF16));
+    TRY(codes_inputs(be, &x, p, CODES_X_BF16, p->T));
     return p->T <= 8 ? run<ROWS_8>(be, p, x, WANTED) : run<ROWS_16>(be, p, x, WANTED);
 }
