@@ -13,6 +13,7 @@
 
 #include "kernels/cuda/cuda_codes.h"
 #include "kernels/cuda/cuda_launch.cuh"
+#include "kernels/cuda/cuda_ptx.cuh"
 
 /* A block that has a tile of many rows: a warp a strip. */
 enum {
@@ -148,20 +149,20 @@ enum : uint32_t {
 template <int BITS> __device__ inline uint32_t codes_pair(const uint32_t *words, int i)
 {
     if (BITS == 4)
-        return bf16_fma((words[i / 4] >> (i % 4 * 4) & 0x000f000f) | BF16_128S, BF16_ONES,
-                        BF16_MINUS_136S);
+        return bf16_fma(ptx_and_or(words[i / 4] >> (i % 4 * 4), 0x000f000f, BF16_128S),
+                        BF16_ONES, BF16_MINUS_136S);
     if (BITS == 6) {
-        uint32_t bits = words[i < 6 ? i / 2 : 0] >> (i % 2 * 6) & 0x003f003f;
+        uint32_t bits = i < 6 ? ptx_and_or(words[i / 2] >> (i % 2 * 6), 0x003f003f, BF16_128S)
+                              : ptx_and_or(words[i == 6 ? 0 : 2] >> 12, 0x000f000f, BF16_128S);
         if (i >= 6)
-            bits = (words[i == 6 ? 0 : 2] >> 12 & 0x000f000f) |
-                   (words[1] >> (i == 6 ? 8 : 10) & 0x00300030);
-        return bf16_fma(bits | BF16_128S, BF16_ONES, BF16_MINUS_160S);
+            bits = ptx_and_or(words[1] >> (i == 6 ? 8 : 10), 0x00300030, bits);
+        return bf16_fma(bits, BF16_ONES, BF16_MINUS_160S);
     }
     /* A byte b is b & 127 without its sign, which counts 128: 256 in place of the 128 to take
      * off again. */
     uint32_t bytes = words[i / 2] >> (i % 2 * 8);
-    return bf16_fma((bytes & 0x00800080) | BF16_128S, BF16_MINUS_ONES,
-                    (bytes & 0x007f007f) | BF16_128S);
+    return bf16_fma(ptx_and_or(bytes, 0x00800080, BF16_128S), BF16_MINUS_ONES,
+                    ptx_and_or(bytes, 0x007f007f, BF16_128S));
 }
 
 __device__ inline uint32_t bf16_pair(float low, float high)

@@ -1,9 +1,10 @@
 /* cuda_codes_mma.cu - many rows times codes in tensor cores, weights decoded on their way.
  * y[t,n] = sum_k bf16(x[t,k]) bf16(scale[n,g] code[n,k] + offset[n,g]) + bias[n]
  * shapes  x [T,K], y [T,N] f32; bricks of cuda_codes.h
- * cost    2 T N K flops; each weight is decoded ceil(T / rows) times, about 5 instructions. A
- *         warp of 128 rows x 32 outputs has 32 mma beside 120 instructions of 16 inputs:
- *         bound by the tensor cores. Few rows: bits / 8 bytes a weight
+ * cost    2 T N K flops; each weight is decoded ceil(T / rows) times, about 5 instructions. For
+ *         16 inputs a warp of 128 rows x 32 outputs has 32 mma, 256 cycles of an A100's tensor
+ *         cores, beside some 140 other instructions: bound by the tensor cores. Few rows:
+ *         bits / 8 bytes a weight
  * launch  a block of 4 warps a tile of 32, 64 or 128 rows x 128 outputs, a warp a strip; K in
  *         slices until there are some 160 blocks. Rows of x are shared by the block, 3 or 4
  *         bricks in flight; codes and scales are each thread's own. Neighbouring blocks take
@@ -12,7 +13,6 @@
  * NaN     any NaN in row t makes row t NaN
  * test    tests/cuda/test_cuda_codes.c */
 #include "kernels/cuda/cuda_codes.cuh"
-#include "kernels/cuda/cuda_ptx.cuh"
 
 enum {
     ROW_VECS = CODES_STEP / 8, AT_ONCE = CODES_THREADS / ROW_VECS,  // rows of x

@@ -12,7 +12,6 @@
  * test    tests/cuda/test_cuda_int8.c */
 #include "kernels/cuda/cuda_int8.h"
 
-#include "kernels/cuda/cuda_ptx.cuh"
 
 enum {
     ROW_VECS = CODES_STEP / 16, PIECES = 4, STAGES = 4, WANTED_BLOCKS = 160, LEAST_BRICKS = 16

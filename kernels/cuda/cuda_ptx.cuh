@@ -20,6 +20,14 @@ __device__ inline uint32_t ptx_shared(const void *p)
     return (uint32_t)__cvta_generic_to_shared(p);
 }
 
+/* (a & mask) | bits: of two numbers that it knows the compiler makes two instructions. */
+__device__ inline uint32_t ptx_and_or(uint32_t a, uint32_t mask, uint32_t bits)
+{
+    uint32_t r;
+    asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(r) : "r"(a), "r"(mask), "r"(bits));
+    return r;
+}
+
 /* c += A B, bf16, K = 16; sums in f32. */
 __device__ inline void ptx_mma_bf16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
                                     uint32_t b1)

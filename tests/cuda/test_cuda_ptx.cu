@@ -42,6 +42,28 @@ static cudaError_t run(Kernel *kernel, void *out, size_t n_out, const void *in, 
         T_TEXT(cudaGetErrorString(e_), "no error");                                     \
     } while (0)
 
+/* --- bits --- */
+
+static __global__ void and_or_kernel(void *out, const void *in)
+{
+    const uint32_t *from = (const uint32_t *)in;
+    int             t = threadIdx.x;
+    ((uint32_t *)out)[2 * t] = ptx_and_or(from[t], 0x000f000f, 0x43004300);
+    ((uint32_t *)out)[2 * t + 1] = ptx_and_or(from[t], from[(t + 1) % 64], from[(t + 2) % 64]);
+}
+
+TEST(and_or_has_all_bits)
+{
+    static uint32_t in[64], out[128];
+    for (uint32_t i = 0; i < 64; i++)
+        in[i] = (i + 1) * 2654435761u;
+    T_RUN(and_or_kernel, out, in);
+    for (int t = 0; t < 64; t++) {
+        T_OK(out[2 * t] == ((in[t] & 0x000f000f) | 0x43004300));
+        T_OK(out[2 * t + 1] == ((in[t] & in[(t + 1) % 64]) | in[(t + 2) % 64]));
+    }
+}
+
 /* --- tensor cores: A [16,K], B^T [8,K] and C [16,8], one after another, 4 bytes a number --- */
 
 static __device__ uint32_t pair_bf16(const float *x)
