@@ -6,11 +6,11 @@
  *   column i of H: e = (w_i - w'_i) / U_ii,  w_j -= e U_ij for all j > i
  * shapes  W [N,K], gram [K,K] of its inputs
  * cost    2/3 K^3 flops in double for U, N K^2 in f32 for what columns hand on, from
- *         block to block of 128 columns by op_product: on a backend whose memory is the
- *         host's. N = K = 4096, groups of 128: 4.0 s of one core, of which U 1.5, scales
- *         1.1, op_product 0.9
- * memory  8 K^2 bytes (H, then U in its place), 4 N K (W transposed: rows of a column lie
- *         together), 8 N K / group for scales; blocks of 128 columns
+ *         block to block of 128 columns by op_product. N = K = 4096, groups of 128: 4.0 s
+ *         of one core, of which U 1.5, scales 1.1, op_product 0.9
+ * memory  8 K^2 bytes (H, then U in its place), 4 N K in the backend (W transposed: rows of
+ *         a column lie together), 8 N K / group for scales; blocks of 128 columns, which
+ *         come from the backend to be rounded, and what that leaves goes back
  * shared  U, order and damping are of the inputs: once for all matrices that read them
  * threads take strips of rows: rows do not know of one another
  * dead    an input that is always 0: its weights become 0, its place in H is 1
@@ -24,7 +24,7 @@
 #include "quant/methods/factor.h"
 #include "quant/methods/method.h"
 
-enum { BLOCK = 128, STRIP = 64 };
+enum { BLOCK = 128, STRIP = 64, TAKEN = 8 * BLOCK };
 /* Damping grows by DAMP_STEP until H has a factor; at 1 any gram has one. */
 static const double DAMP_STEP = 10, DAMP_LEAST = 1e-4, DAMP_MOST = 1;
 
@@ -136,12 +136,18 @@ typedef struct {
     int64_t         N, K, groups, group;  // groups of a row, columns of a group
     int64_t         stride;     // of f->u
     int             n_threads;
-    float          *wt;         // [K,N] in f->order, transposed
     float          *scale, *zero;    // [groups,N]
     float          *rows;       // [n_threads,K] a row without its dead columns
     float          *u;          // [BLOCK, columns from the block on] rows of U
-    float          *e;          // [BLOCK,N] what each rounding leaves
+    float          *e;          // [BLOCK,N] columns, then what each rounding leaves
+    Tensor          wt;         // [K,N] in f->order, transposed, in the backend as
+    Tensor          u_there, e_there;   // u [BLOCK * K] and e [BLOCK,N]
 } Gptq;
+
+static Tensor rows_of(const Tensor *t, int64_t first, int64_t n)
+{
+    return tensor_2d(DTYPE_F32, (float *)t->data + first * t->shape[1], n, t->shape[1]);
+}
 
 /* --- scales, and the weights as columns --- */
 
@@ -172,17 +178,35 @@ static void fit_groups(Gptq *g)
         fit_row(g, n, g->rows + omp_get_thread_num() * g->K);
 }
 
-/* 16 rows at a time: they stay in cache while columns are taken from them. */
-static void take_columns(Gptq *g)
+/* taken [n,N]: n columns of the order from `at` on. 16 rows at a time: they stay in cache while
+ * columns are taken from them. */
+static void take_some(const Gptq *g, float *taken, int64_t at, int64_t n)
 {
     enum { ROWS = 16 };
 #pragma omp parallel for num_threads(g->n_threads)
     for (int64_t first = 0; first < g->N; first += ROWS)
-        for (int64_t i = 0; i < g->K; i++) {
-            int64_t k = g->f->order[i];
-            for (int64_t n = first; n < i64_min(first + ROWS, g->N); n++)
-                g->wt[i * g->N + n] = is_dead(g, k) ? 0 : g->m->w[n * g->K + k];
+        for (int64_t i = 0; i < n; i++) {
+            int64_t k = g->f->order[at + i];
+            for (int64_t r = first; r < i64_min(first + ROWS, g->N); r++)
+                taken[i * g->N + r] = is_dead(g, k) ? 0 : g->m->w[r * g->K + k];
         }
+}
+
+static Status take_columns(Gptq *g, Arena *a)
+{
+    ArenaMark mark = arena_mark(a);
+    Status    s = OK;
+    float    *taken = arena_raw(a, i64_min(TAKEN, g->K) * g->N, sizeof *taken);
+    if (!taken)
+        FAIL(ERR_MEMORY, "%s: out of memory: %d columns of %lld weights", g->m->name, TAKEN,
+             (long long)g->N);
+    for (int64_t at = 0; at < g->K && s == OK; at += TAKEN) {
+        Tensor rows = rows_of(&g->wt, at, i64_min(TAKEN, g->K - at));
+        take_some(g, taken, at, rows.shape[0]);
+        s = backend_upload(g->m->backend, &rows, taken);
+    }
+    arena_rewind(a, mark);
+    return s;
 }
 
 /* --- rounding --- */
@@ -208,13 +232,13 @@ static void round_column(const Gptq *g, int64_t at, int64_t first, int64_t rows,
         g->out->codes[(first + r) * g->K + k] = (int8_t)code[r];
 }
 
-/* n columns of the order from `at` on, for a strip of rows. */
+/* n columns of the order from `at` on, in e, for a strip of rows. */
 static void round_strip(const Gptq *g, int64_t at, int64_t n, int64_t first)
 {
     float   w[BLOCK][STRIP] = {0};
     int64_t rows = i64_min(STRIP, g->N - first), width = g->K - at;
     for (int64_t i = 0; i < n; i++)
-        memcpy(w[i], g->wt + (at + i) * g->N + first, (size_t)rows * sizeof(float));
+        memcpy(w[i], g->e + i * g->N + first, (size_t)rows * sizeof(float));
     for (int64_t i = 0; i < n; i++) {
         const float *u = g->u + i * width;
         round_column(g, at + i, first, rows, w[i], u[i]);
@@ -226,30 +250,46 @@ static void round_strip(const Gptq *g, int64_t at, int64_t n, int64_t first)
         memcpy(g->e + i * g->N + first, w[i], (size_t)rows * sizeof(float));
 }
 
+/* All columns from at + n on make up for what rounding those before them left. */
+static Status hand_on(Gptq *g, int64_t at, int64_t n)
+{
+    Backend *be = g->m->backend;
+    int64_t  width = g->K - at;
+    Tensor   u = tensor_2d(DTYPE_F32, g->u_there.data, n, width);
+    Tensor   e = rows_of(&g->e_there, 0, n), rest = rows_of(&g->wt, at + n, width - n);
+    if (width == n)
+        return OK;
+    TRY(backend_upload(be, &u, g->u));
+    TRY(backend_upload(be, &e, g->e));
+    MatrixProduct product = {
+        .m = width - n, .n = g->N, .k = n, .alpha = -1, .beta = 1,
+        .a = (const float *)u.data + n, .lda = width, .a_t = true, .b = e.data, .ldb = g->N,
+        .c = rest.data, .ldc = g->N};
+    return op_product(be, &product);
+}
+
 static Status round_block(Gptq *g, int64_t at, int64_t n)
 {
     int64_t width = g->K - at;
+    Tensor  columns = rows_of(&g->wt, at, n);
+    TRY(backend_download(g->m->backend, g->e, &columns));
     for (int64_t i = 0; i < n; i++)
         for (int64_t j = i; j < width; j++)
             g->u[i * width + j] = (float)g->f->u[(at + i) * g->stride + at + j];
 #pragma omp parallel for schedule(dynamic) num_threads(g->n_threads)
     for (int64_t first = 0; first < g->N; first += STRIP)
         round_strip(g, at, n, first);
-    MatrixProduct hand_on = {
-        .m = width - n, .n = g->N, .k = n, .alpha = -1, .beta = 1, .a = g->u + n, .lda = width,
-        .a_t = true, .b = g->e, .ldb = g->N, .c = g->wt + (at + n) * g->N, .ldc = g->N};
-    return op_product(g->m->backend, &hand_on);
+    return hand_on(g, at, n);
 }
 
 /* --- the whole --- */
 
 static Status take_memory(Gptq *g, Arena *a)
 {
-    /* Filled at once. */
-    g->wt = arena_raw(a, g->K * g->N, sizeof *g->wt);
-    if (!g->wt)
-        FAIL(ERR_MEMORY, "%s: out of memory: weights [%lld,%lld]", g->m->name,
-             (long long)g->N, (long long)g->K);
+    Backend *be = g->m->backend;
+    TRY(backend_tensor(be, &g->wt, 2, (int64_t[]){g->K, g->N}));
+    TRY(backend_tensor(be, &g->u_there, 2, (int64_t[]){BLOCK, g->K}));
+    TRY(backend_tensor(be, &g->e_there, 2, (int64_t[]){BLOCK, g->N}));
     ARENA_NEW(g->scale, a, g->groups * g->N);
     ARENA_NEW(g->zero, a, g->groups * g->N);
     ARENA_NEW(g->rows, a, g->n_threads * g->K);
@@ -271,7 +311,7 @@ static Status run(Gptq *g, Arena *scratch)
     g->m->n_dead = g->f->n_dead;
     TRY(take_memory(g, scratch));
     fit_groups(g);
-    take_columns(g);
+    TRY(take_columns(g, scratch));
     for (int64_t at = 0; at < g->K; at += BLOCK)
         TRY(round_block(g, at, i64_min(BLOCK, g->K - at)));
     method_decode(g->m, g->out);
@@ -283,12 +323,13 @@ Status gptq_encode(const RtnCodes *out, Matrix *m, Arena *scratch)
     const InputStats *in = m->inputs;
     CHECK(in && in->gram && in->k == m->k && m->damp >= 0 && isfinite(m->damp));
     CHECK(out->zeros || !m->scheme.asym);
-    ArenaMark mark = arena_mark(scratch);
+    ArenaMark mark = arena_mark(scratch), device = backend_mark(m->backend);
     Gptq      g = {.m = m, .out = out, .f = m->factor, .N = m->n, .K = m->k,
                    .n_threads = m->backend->n_threads,
                    .groups = rtn_groups(&m->scheme, m->k),
                    .group = rtn_group_size(&m->scheme, m->k), .stride = factor_stride(m->k)};
     Status    s = run(&g, scratch);
+    backend_rewind(m->backend, device);
     arena_rewind(scratch, mark);
     return s;
 }

@@ -7,6 +7,9 @@ endif()
 
 # What is not one operation alone: the simulator looks at its addresses, not for races.
 set(whole test_cuda_models test_cuda_cli)
+# What a test needs beside the floors below quant.
+set(needs_test_cuda_quantize dq_quant)
+set(needs_test_cuda_cli dq_ref_reports dq_reports)
 
 # The simulator: a folder with a libcudart and a libcublas that run kernels on the CPU, or with a
 # Makefile that builds them below build/.
@@ -43,11 +46,7 @@ foreach(source ${sources})
   add_executable(${test} ${source})
   set_target_properties(${test} PROPERTIES LINKER_LANGUAGE C)
   target_link_libraries(${test} PRIVATE dq_ref_cuda dq_ref_analysis dq_ref_kernels dq_check
-    dq_analysis)
-  if(test STREQUAL test_cuda_cli)
-    target_link_libraries(${test} PRIVATE dq_ref_reports dq_reports)
-    add_dependencies(${test} diffquant)
-  endif()
+    ${needs_${test}} dq_analysis)
   add_test(NAME cuda.${test} COMMAND ${test})
   set_tests_properties(cuda.${test} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600 LABELS cuda
     ENVIRONMENT "ASAN_OPTIONS=detect_leaks=1:protect_shadow_gap=0")
@@ -60,4 +59,8 @@ foreach(source ${sources})
     endif()
   endif()
 endforeach()
+add_library(lose SHARED ${CMAKE_SOURCE_DIR}/tests/cuda/lose.c)   # a GPU that fails
+target_link_libraries(lose PRIVATE CUDA::cudart ${CMAKE_DL_LIBS})
+add_dependencies(test_cuda_cli diffquant lose)
+target_compile_definitions(test_cuda_cli PRIVATE DQ_LOSE="$<TARGET_FILE:lose>")
 include(${CMAKE_SOURCE_DIR}/tests/bench/cuda/bench.cmake)

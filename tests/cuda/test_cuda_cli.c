@@ -57,6 +57,28 @@ TEST(a_device_too_many)
     T_OK(fails(analyze("--device cuda:99"), 3, "no CUDA device 99", "there"));
 }
 
+/* Lost in the middle: 3, and what was there stays. */
+TEST(a_gpu_that_is_lost)
+{
+    T_PROGRAM();
+    write_text("old.h5", "old");
+    write_text("copy.h5", "old");
+    write_text("ids.txt", "1 2 3 4 5 6 7 8 9 10 11 12");
+    for (int after = 1;; after *= 3) {   // until it is lost too late
+        char before[512];
+        snprintf(before, sizeof before, "LD_PRELOAD=%s LOSE_AFTER=%d "
+                 "ASAN_OPTIONS=verify_asan_link_order=0", DQ_LOSE, after);
+        Outcome *o = run_after(before, with_model("analyze %s --tokens ids.txt --maps-layer 0 "
+                                                  "--device cuda -o old.h5", DIFF));
+        if (o->code == 0) {
+            T_OK(after > 20 && !same("old.h5", "copy.h5"));
+            return;
+        }
+        T_OK(fails(o, 3, "cuda: cudaStreamSynchronize", "unspecified launch failure"));
+        T_OK(same("old.h5", "copy.h5"));
+    }
+}
+
 /* ERR_MEMORY of the GPU is 1, says what would help, and leaves what was. */
 TEST(little_memory)
 {
