@@ -13,12 +13,12 @@
  *           run on a multiprocessor, by their registers. KB of shared memory with one map of K,
  *           with two (or what the noise takes); registers on sm_80, sm_90:
  *                D   DV  KEYS  one  two  registers
- *                64   64   64   36   54  155  160
- *                64  128   64   52   70  193  194
- *                64  256   32   42   67  242  242
- *               128   64   64   52   86  168  181
- *               128  128   64   68  102  208  209    two: 99 KB of some GPUs take DV 256
- *               128  256   32   50   67  246  246
+ *                64   64   64   36   54  153  156
+ *                64  128   64   52   70  191  195
+ *                64  256   32   42   67  240  244
+ *               128   64   64   52   86  168  182
+ *               128  128   64   68  102  207  211    two: 99 KB of some GPUs take DV 256
+ *               128  256   32   50   67  244  244
  * sums      f32 over 16 keys at a time, in order of keys, begun again from a multiple where
  *           the running maximum rises: a row's figures depend on its keys alone. Weights in
  *           f32 over a lane's keys of a tile, then double, then four lanes

@@ -10,8 +10,13 @@
 #include "kernels/cuda/cuda_attn_mma.cuh"
 #include "kernels/cuda/cuda_attn_record.cuh"
 
-/* Keys of a tile: few enough for two blocks a multiprocessor of 128 registers a thread. */
-enum { KEYS = 32, BLOCKS = 2 };
+enum { KEYS = 32 };  // of a tile: few registers
+
+/* Blocks a multiprocessor: two where 128 registers a thread are enough. */
+__host__ __device__ constexpr int blocks_of(int d)
+{
+    return d > 64 ? 1 : 2;
+}
 
 /* One row of a lane: [KEYS / 4] numbers, 2 of each 8 keys. */
 static __device__ void split_rows(float (&row)[2][KEYS / 4], uint32_t (&allowed)[2],
@@ -77,7 +82,7 @@ static __device__ void close_rows(const TileRecord *rec, const AttnCall &c, cons
 }
 
 template <int D, bool RECORD>
-static __global__ void __launch_bounds__(MMA_WARPS *WARP, BLOCKS)
+static __global__ void __launch_bounds__(MMA_WARPS *WARP, blocks_of(D))
 measure_kernel(AttnCall c, MmaPlan p)
 {
     extern __shared__ __align__(16) unsigned char shared[];

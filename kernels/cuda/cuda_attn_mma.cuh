@@ -97,16 +97,16 @@ __host__ __device__ constexpr uint32_t tile_bytes(int32_t width, int32_t keys)
     return (uint32_t)(keys * (width + ROW_PAD) * 2);
 }
 
-/* Rows key .. key + KEYS of [n,WIDTH] to [KEYS, WIDTH + ROW_PAD]; what is behind them is 0. */
+/* Rows key .. key + KEYS of [n,WIDTH] to [KEYS, WIDTH + ROW_PAD]; behind them the last again,
+ * which nobody sees there: its weight is 0, and all packed values are finite. */
 template <int WIDTH, int KEYS>
 __device__ inline void load_rows(uint32_t to, const Rows &rows, int32_t key)
 {
     constexpr int PIECES = WIDTH / 8;
     for (int32_t i = threadIdx.x; i < KEYS * PIECES; i += blockDim.x) {
-        int32_t row = i / PIECES, piece = i % PIECES, at = key + row;
-        const uint16_t *from = rows.at + (int64_t)min(at, rows.n - 1) * WIDTH + piece * 8;
-        ptx_cp_async_some(to + (row * (WIDTH + ROW_PAD) + piece * 8) * 2, from,
-                          at < rows.n ? 16 : 0);
+        int32_t row = i / PIECES, piece = i % PIECES;
+        ptx_cp_async(to + (row * (WIDTH + ROW_PAD) + piece * 8) * 2,
+                     rows.at + (int64_t)min(key + row, rows.n - 1) * WIDTH + piece * 8);
     }
 }
 
