@@ -157,9 +157,9 @@ static Status gather(Backend *be, const AttnCall *c, const Findings *f, uint32_t
     TRY(cuda_zero(be, f->query_absmax, positions * sizeof *f->query_absmax));
     rows_kernel<<<(unsigned)ceil_div(c->n_queries, BLOCK_WARPS), BLOCK, 0, stream>>>(*c, *f,
                                                                                     floor);
-    TRY(cuda_launched("attention_rows"));
+    TRY(cuda_launched("attention: maxima of rows"));
     moments_kernel<<<grid, BLOCK, 0, stream>>>(*c, f->moments);
-    TRY(cuda_launched("attention_moments"));
+    TRY(cuda_launched("attention: moments"));
     TRY(copy(be, f->hist, c->hist, bins * sizeof *c->hist));
     return copy(be, f->key_absmax, c->key_absmax, positions * sizeof *c->key_absmax);
 }

@@ -17,13 +17,13 @@
  *           constant row its value), in f32 over a call's values of a row, then in double.
  *           Each call's sums are right within N / 2 ulp of f32. From powers about the shift
  *           to those about the mean at most a factor of n / k cancels, k values in the first
- *           call: the mean of any k members is within m2 / k of the mean. Strips for which
- *           f32 is too narrow are summed in double
+ *           call: the mean of any k members is within m2 / k of the mean. A row's first call
+ *           and values for which f32 is too narrow are summed in double
  * counts    bins of magnitudes 2^-9 .. 2^7 in shared memory, 32 bits: fewer than 2^32 logits
  *           a map and tile; others in global memory
  * order     integers and maxima have none; a row's sums run in order of its calls
  * NaN       and infinities are counted apart
- * test      tests/cuda/test_cuda_attn_record.c */
+ * test      tests/cuda/test_cuda_attn_strips.cu, test_cuda_attn_record.c */
 #ifndef DQ_CUDA_ATTN_RECORD_CUH
 #define DQ_CUDA_ATTN_RECORD_CUH
 
@@ -38,49 +38,44 @@ enum {
     RECORD_MAGNITUDE = 0x7fffffff
 };
 
+/* A row so far. 14 words: 16 rows side by side lie in different banks. */
+typedef struct {
+    double   sum[4];           // of (x - shift)^p
+    float    shift, min, max;  // shift NaN: nothing finite yet
+    uint32_t others[3];        // of NaN, +inf, -inf
+} RowTally;
+
+enum { OF_NAN, OF_POS_INF, OF_NEG_INF };  // of others
+
 /* What a block has found so far. */
 typedef struct {
-    double   *sum;         // [4,rows] shared: of (x - shift)^p
-    float    *number;      // [3,rows] shared: shift (NaN: nothing finite yet), min, max
-    uint32_t *count;       // [3,rows] shared: of NaN, +inf, -inf
-    uint32_t *window;      // [M,RECORD_WINDOW] shared
-    uint64_t *hist;        // [M,HIST_BINS]
-    uint32_t *key_absmax;  // [M,longest]
-    int32_t   rows, longest, n_maps;
+    RowTally *row;             // [rows] shared
+    uint32_t *window;          // [M,RECORD_WINDOW] shared
+    uint64_t *hist;            // [M,HIST_BINS]
+    uint32_t *key_absmax;      // [M,longest]
+    int32_t   longest, n_maps;
 } TileRecord;
-
-enum { OF_SHIFT, OF_MIN, OF_MAX };         // of number
-enum { OF_NAN, OF_POS_INF, OF_NEG_INF };   // of count
 
 /* Shared memory, aligned to 8. */
 __host__ __device__ inline size_t record_bytes(int32_t rows, int32_t n_maps)
 {
-    return (size_t)rows * (4 * sizeof(double) + 3 * sizeof(float) + 3 * sizeof(uint32_t)) +
+    return (size_t)rows * sizeof(RowTally) +
            (size_t)n_maps * RECORD_WINDOW * sizeof(uint32_t);
 }
 
 /* Of a block of one dimension, all of whose threads call; a barrier must follow. */
 __device__ inline TileRecord record_open(void *shared, int32_t rows, const AttnCall &c)
 {
-    TileRecord rec;
-    rec.sum = (double *)shared;
-    rec.number = (float *)(rec.sum + 4 * rows);
-    rec.count = (uint32_t *)(rec.number + 3 * rows);
-    rec.window = rec.count + 3 * rows;
+    const RowTally none = {{0, 0, 0, 0}, CUDART_NAN_F, CUDART_INF_F, -CUDART_INF_F, {0, 0, 0}};
+    TileRecord     rec;
+    rec.row = (RowTally *)shared;
+    rec.window = (uint32_t *)(rec.row + rows);
     rec.hist = c.hist;
     rec.key_absmax = c.key_absmax;
-    rec.rows = rows;
     rec.longest = c.longest;
     rec.n_maps = c.n_maps;
-    for (int32_t i = threadIdx.x; i < rows; i += blockDim.x) {
-        for (int p = 0; p < 4; p++)
-            rec.sum[p * rows + i] = 0;
-        for (int n = 0; n < 3; n++)
-            rec.count[n * rows + i] = 0;
-        rec.number[OF_SHIFT * rows + i] = CUDART_NAN_F;
-        rec.number[OF_MIN * rows + i] = CUDART_INF_F;
-        rec.number[OF_MAX * rows + i] = -CUDART_INF_F;
-    }
+    for (int32_t i = threadIdx.x; i < rows; i += blockDim.x)
+        rec.row[i] = none;
     for (int32_t i = threadIdx.x; i < c.n_maps * RECORD_WINDOW; i += blockDim.x)
         rec.window[i] = 0;
     return rec;
@@ -280,26 +275,31 @@ __device__ inline float shift_of(const float (&x)[N], uint32_t allowed)
     return magnitude_bits(shift) < RECORD_INFINITE ? shift : first;
 }
 
-template <class T>
-__device__ inline void row_add(const TileRecord *rec, int row, const StripSums<T> &s)
+template <class T> __device__ inline void row_add(RowTally *row, const StripSums<T> &s)
 {
-    int rows = rec->rows;
     if (!(s.min <= s.max))
         return;  // no value at all
 #pragma unroll
     for (int p = 0; p < 4; p++)
-        rec->sum[p * rows + row] += (double)s.p[p];
-    float *min = &rec->number[OF_MIN * rows + row], *max = &rec->number[OF_MAX * rows + row];
-    *min = fminf(*min, s.min);
-    *max = fmaxf(*max, s.max);
+        row->sum[p] += (double)s.p[p];
+    row->min = fminf(row->min, s.min);
+    row->max = fmaxf(row->max, s.max);
 }
 
-/* One row, its values in LANES lanes, in double. */
+/* One row, its values in LANES lanes, in double; one that sees its first finite values gets a
+ * shift. */
 template <int LANES, int N>
-__device__ inline void row_add_odd(const TileRecord *rec, int row, const float (&x)[N],
-                                   uint32_t allowed, float shift)
+__device__ inline void row_add_odd(RowTally *row, const float (&x)[N], uint32_t allowed)
 {
-    uint32_t          others[3] = {0, 0, 0};
+    uint32_t others[3] = {0, 0, 0};
+    float    shift = row->shift, begun = shift_of<LANES>(x, allowed);
+    bool     tells = threadIdx.x % LANES == 0;
+    __syncwarp();  // all have read the shift
+    if (isnan(shift)) {
+        shift = begun;
+        if (tells)
+            row->shift = begun;
+    }
     StripSums<double> s[1] = {strip_odd_sums(x, allowed, shift, others)};
     spread<LANES / 2, 1, 1>(s);
 #pragma unroll
@@ -307,30 +307,12 @@ __device__ inline void row_add_odd(const TileRecord *rec, int row, const float (
 #pragma unroll
         for (int i = 0; i < 3; i++)
             others[i] += __shfl_xor_sync((unsigned)ALL_LANES, others[i], step);
-    if (threadIdx.x % LANES)
+    if (!tells)
         return;
-    row_add(rec, row, s[0]);
+    row_add(row, s[0]);
 #pragma unroll
     for (int i = 0; i < 3; i++)
-        rec->count[i * rec->rows + row] += others[i];
-}
-
-/* Rows that see their first finite values get a shift. */
-template <int LANES, int ROWS, int N>
-__device__ inline void rows_begin(const TileRecord *rec, int row, int row_step,
-                                  const float (&x)[ROWS][N], const uint32_t (&allowed)[ROWS],
-                                  float (&shift)[ROWS])
-{
-    __syncwarp();  // all have read the shifts
-#pragma unroll
-    for (int r = 0; r < ROWS; r++) {
-        float begun = shift_of<LANES>(x[r], allowed[r]);
-        if (isnan(shift[r])) {
-            shift[r] = begun;
-            if (threadIdx.x % LANES == 0)
-                rec->number[OF_SHIFT * rec->rows + row + r * row_step] = begun;
-        }
-    }
+        row->others[i] += others[i];
 }
 
 /* Largest magnitudes of keys, over the rows of this warp. */
@@ -371,12 +353,13 @@ __device__ inline void record_strips(const TileRecord *rec, int map, int row, in
                                      const uint32_t (&allowed)[ROWS])
 {
     constexpr uint32_t ALL = N == 32 ? ~0u : (1u << N % 32) - 1;
+    RowTally        *tally = rec->row + row;
     StripSums<float> s[ROWS];
     float shift[ROWS];
     bool  whole = true, odd = false;
 #pragma unroll
     for (int r = 0; r < ROWS; r++) {
-        shift[r] = rec->number[OF_SHIFT * rec->rows + row + r * row_step];
+        shift[r] = tally[r * row_step].shift;
         whole = whole && allowed[r] == ALL;
     }
     if (__all_sync((unsigned)ALL_LANES, whole)) {
@@ -392,27 +375,16 @@ __device__ inline void record_strips(const TileRecord *rec, int map, int row, in
             odd = odd || strip_is_odd(s[r], shift[r]);
         }
     }
-    odd = __any_sync((unsigned)ALL_LANES, odd);
-    if (odd) {
-        rows_begin<LANES>(rec, row, row_step, x, allowed, shift);
-        bool still = false;
-#pragma unroll
-        for (int r = 0; r < ROWS; r++) {
-            s[r] = strip_sums<false>(x[r], allowed[r], shift[r]);
-            still = still || strip_is_odd(s[r], shift[r]);
-        }
-        odd = __any_sync((unsigned)ALL_LANES, still);
-    }
-    if (odd) {
+    if (__any_sync((unsigned)ALL_LANES, odd)) {
 #pragma unroll
         for (int r = 0; r < ROWS; r++)
-            row_add_odd<LANES>(rec, row + r * row_step, x[r], allowed[r], shift[r]);
+            row_add_odd<LANES>(tally + r * row_step, x[r], allowed[r]);
     } else {
         int first = spread<LANES / 2, 1, ROWS>(s);
         if (tells<ROWS, LANES, 1>())
 #pragma unroll
             for (int i = 0; i < kept<ROWS, LANES>(); i++)
-                row_add(rec, row + (first + i) * row_step, s[i]);
+                row_add(tally + (first + i) * row_step, s[i]);
     }
 #pragma unroll
     for (int r = 0; r < ROWS; r++)
@@ -425,18 +397,13 @@ __device__ inline void record_strips(const TileRecord *rec, int map, int row, in
 __device__ inline void record_close(const TileRecord *rec, int row, int64_t seen, Moments *m,
                                     uint32_t *absmax)
 {
-    int         rows = rec->rows;
-    ShiftedSums s;
-    Moments     close = moments_none();
-#pragma unroll
-    for (int p = 0; p < 4; p++)
-        s.sum[p] = rec->sum[p * rows + row];
-    s.shift = rec->number[OF_SHIFT * rows + row];
-    s.min = rec->number[OF_MIN * rows + row];
-    s.max = rec->number[OF_MAX * rows + row];
-    close.n_nan = rec->count[OF_NAN * rows + row];
-    close.n_pos_inf = rec->count[OF_POS_INF * rows + row];
-    close.n_neg_inf = rec->count[OF_NEG_INF * rows + row];
+    const RowTally *t = &rec->row[row];
+    ShiftedSums     s = {{t->sum[0], t->sum[1], t->sum[2], t->sum[3]}, t->shift, t->min,
+                         t->max};
+    Moments         close = moments_none();
+    close.n_nan = t->others[OF_NAN];
+    close.n_pos_inf = t->others[OF_POS_INF];
+    close.n_neg_inf = t->others[OF_NEG_INF];
     moments_close(&close, &s, seen - close.n_nan - close.n_pos_inf - close.n_neg_inf);
     *m = close;
     *absmax = close.count ? joined(magnitude_bits(s.min), magnitude_bits(s.max)) : 0;

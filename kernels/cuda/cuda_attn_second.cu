@@ -1,8 +1,8 @@
 /* cuda_attn_second.cu - attention weights of chosen rows, a second time.
  * figures   ShareRecord of the rows asked for, of each head with its noise map; MapWindow,
  *           whole. Out of reach weights are 0
- * shapes    any; rows in pieces whose logits fit in PIECE bytes, or in a quarter of what a limit
- *           on device memory leaves
+ * shapes    any; rows in pieces whose logits fit in PIECE bytes, or in a quarter of what a
+ *           limit on device memory leaves
  * cost      the logits of those rows again; then 8 bytes, an exp and about 15 operations in
  *           double a key and head: bound by doubles on a GPU that has few, else by memory
  * launch    a block of 256 a query and head
@@ -201,6 +201,8 @@ static __global__ void __launch_bounds__(BLOCK) shares_kernel(AttnCall c, ShareP
         p.shares[(int64_t)q.sample * c.n_heads + head] = close_row(c, q, total, first, lambda);
 }
 
+typedef void SharesKernel(AttnCall c, SharePiece p);
+
 /* --- which rows --- */
 
 /* n items of the host's that are filled at once. */
@@ -344,13 +346,11 @@ static Status run_piece(Backend *be, const Attention *a, const AttnCall *c, Attn
     if (n_shown)
         p.n_positions = (int32_t)a->window->n_positions;
     spell_rows_kernel<<<grid_for(n_rows), BLOCK, 0, stream>>>(room->rows, p.queries, n, *c);
-    TRY(cuda_launched("attention_second_rows"));
+    TRY(cuda_launched("attention: rows of shares"));
     TRY(work_out(be, a, c, room->rows, n_rows, room->x, c->longest));
-    if (c->n_maps == 2)
-        shares_kernel<2><<<(unsigned)(n * c->n_heads), BLOCK, 0, stream>>>(*c, p);
-    else
-        shares_kernel<1><<<(unsigned)(n * c->n_heads), BLOCK, 0, stream>>>(*c, p);
-    TRY(cuda_launched("attention_shares"));
+    SharesKernel *kernel = c->n_maps == 2 ? shares_kernel<2> : shares_kernel<1>;
+    kernel<<<(unsigned)(n * c->n_heads), BLOCK, 0, stream>>>(*c, p);
+    TRY(cuda_launched("attention: shares"));
     return n_shown ? fetch_window(be, a, queries, n, room->shown, n_shown) : OK;
 }
 
