@@ -63,4 +63,8 @@ add_library(lose SHARED ${CMAKE_SOURCE_DIR}/tests/cuda/lose.c)   # a GPU that fa
 target_link_libraries(lose PRIVATE CUDA::cudart ${CMAKE_DL_LIBS})
 add_dependencies(test_cuda_cli diffquant lose)
 target_compile_definitions(test_cuda_cli PRIVATE DQ_LOSE="$<TARGET_FILE:lose>")
+if(NOT DQ_SANITIZE)
+  add_test(NAME cuda.budget COMMAND bash ${CMAKE_SOURCE_DIR}/tests/cuda/budget.sh ${DQ_NVCC})
+  set_tests_properties(cuda.budget PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 1800 LABELS cuda)
+endif()
 include(${CMAKE_SOURCE_DIR}/tests/bench/cuda/bench.cmake)
