@@ -26,7 +26,8 @@ if(DQ_CUDA_FOUND)
 
   # Machine code for those of these that nvcc knows; PTX of compute_80, which drivers of all
   # later GPUs translate. No fast-math: NaN is our subject.
-  set(DQ_CUDA_GPUS 80 86 89 90 100 120 CACHE STRING "GPUs to make machine code for: sm_NN")
+  set(DQ_CUDA_GPUS 80 86 89 90 100 120 CACHE STRING
+    "GPUs to make machine code for, sm_NN; ptx: none")
   execute_process(COMMAND ${DQ_NVCC} --list-gpu-code OUTPUT_VARIABLE known)
   set(codes -gencode=arch=compute_80,code=compute_80)
   foreach(gpu ${DQ_CUDA_GPUS})
@@ -41,9 +42,15 @@ if(DQ_CUDA_FOUND)
   # How kernels are compiled, those of tests too.
   function(dq_cuda_options target)
     target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR})
-    target_compile_options(${target} PRIVATE ${codes} -lineinfo -no-compress -cudart=shared
-      -Werror=all-warnings -Xcompiler=-Wall,-Wextra,-Werror
-      -Xptxas=-warn-spills,-warn-lmem-usage)
+    # Products are fused where the code says so and nowhere else: what the PTX says, by which
+    # kernels are tested, is then what every GPU computes.
+    target_compile_options(${target} PRIVATE ${codes} -fmad=false -lineinfo -no-compress
+      -cudart=shared
+      -Xcompiler=-Wall,-Wextra,-Werror -Xptxas=-warn-spills,-warn-lmem-usage)
+    if(DQ_SANITIZE)
+      target_compile_options(${target} PRIVATE -Xcompiler=-fsanitize=address,-fsanitize=undefined
+        -Xcompiler=-fno-sanitize-recover=undefined)
+    endif()
   endfunction()
   add_library(dq_cuda OBJECT ${kernels})
   dq_cuda_options(dq_cuda)

@@ -116,7 +116,7 @@ static __global__ void __launch_bounds__(BLOCK) rows_kernel(AttnCall c, Findings
 }
 
 /* Block x: one map of a block of heads; y: a sequence. */
-static __global__ void __launch_bounds__(BLOCK) moments_kernel(AttnCall c, Moments *out)
+static __global__ void __launch_bounds__(BLOCK, 2) moments_kernel(AttnCall c, Moments *out)
 {
     __shared__ Moments part[BLOCK];
     int64_t maps = (int64_t)c.n_blocks * c.n_rows, i = threadIdx.x;

@@ -29,18 +29,18 @@ static __device__ inline void add_products(float (&sum)[4], const float4 &w, con
                                            int i)
 {
     const float4 v = x[i];
-    sum[0] += w.x * v.x;
-    sum[1] += w.y * v.y;
-    sum[2] += w.z * v.z;
-    sum[3] += w.w * v.w;
+    sum[0] = fmaf(w.x, v.x, sum[0]);
+    sum[1] = fmaf(w.y, v.y, sum[1]);
+    sum[2] = fmaf(w.z, v.z, sum[2]);
+    sum[3] = fmaf(w.w, v.w, sum[3]);
 }
 
 /* Two of bf16 times two inputs that are rounded to it. */
 static __device__ inline void add_pair(float &a, float &b, uint32_t w, float x, float y)
 {
     const float2 v = __bfloat1622float2(__floats2bfloat162_rn(x, y));
-    a += __uint_as_float(w << 16) * v.x;
-    b += __uint_as_float(w & 0xffff0000u) * v.y;
+    a = fmaf(__uint_as_float(w << 16), v.x, a);
+    b = fmaf(__uint_as_float(w & 0xffff0000u), v.y, b);
 }
 
 static __device__ inline void add_products(float (&sum)[4], const uint4 &w, const float4 *x,
