@@ -10,19 +10,33 @@
 
 static const char *const DEVICES[N_SIDES] = {"cpu", "cuda"};
 
-Status sides_open(Sides *p, const char *name, Dtype dtype)
+static Status open_folder(Sides *p, const char *folder, Dtype dtype)
 {
     ModelOptions options = {.dtype = dtype};
     *p = (Sides){0};
     for (int i = 0; i < N_SIDES; i++)
-        TRY(subject_open_on(&p->of[i], DEVICES[i], golden_folder(name), &options, 1));
+        TRY(subject_open_on(&p->of[i], DEVICES[i], folder, &options, 1));
     return OK;
+}
+
+Status sides_open(Sides *p, const char *name, Dtype dtype)
+{
+    return open_folder(p, golden_folder(name), dtype);
 }
 
 Status sides_open_golden(Sides *p, const char *name, Dtype dtype)
 {
     TRY(sides_open(p, name, dtype));
     return golden_read(&p->golden, &p->of[ON_CPU].arena, golden_file(name));
+}
+
+Status sides_open_pair(Sides *p, const char *name, Dtype dtype)
+{
+    char folder[64], file[64];
+    snprintf(folder, sizeof folder, "pair/%s", name);
+    snprintf(file, sizeof file, "golden/pair/%s.safetensors", name);
+    TRY(open_folder(p, check_path(folder), dtype));
+    return golden_read(&p->golden, &p->of[ON_CPU].arena, check_path(file));
 }
 
 void sides_close(Sides *p)

@@ -16,6 +16,8 @@ typedef struct {
  * after either outcome. */
 MUST_USE Status sides_open(Sides *p, const char *name, Dtype dtype);
 MUST_USE Status sides_open_golden(Sides *p, const char *name, Dtype dtype);
+/* "diff" or "base" of the pair that ships, with its golden file. */
+MUST_USE Status sides_open_pair(Sides *p, const char *name, Dtype dtype);
 void            sides_close(Sides *p);
 /* The golden tokens on both; probes [N_SIDES] or NULL. */
 MUST_USE Status sides_run(Sides *p, RunQuant quant, Probe *probes);

@@ -20,10 +20,11 @@ static const RunQuant PLAIN = {.bits = 16};
 /* --- every architecture --- */
 
 /* Both are within GOLDEN_F32 of transformers, and of each other by about as much as each. */
-static void compare(const char *name, Dtype dtype, double bound)
+static void compare(Status (*open)(Sides *p, const char *name, Dtype dtype), const char *name,
+                    Dtype dtype, double bound)
 {
     Sides  p = {0};
-    Status s = sides_open_golden(&p, name, dtype);
+    Status s = open(&p, name, dtype);
     if (s == OK)
         s = sides_run(&p, PLAIN, NULL);
     if (s != OK) {
@@ -57,7 +58,7 @@ TEST(every_model_in_f32)
     T_STATUS_OK(golden_names(&names, &n, &a));
     for (int64_t i = 0; i < n; i++)
         if (!too_long(names[i]))
-            compare(names[i], DTYPE_F32, 1e-5);
+            compare(sides_open_golden, names[i], DTYPE_F32, 1e-5);
     arena_close(&a);
 }
 
@@ -73,7 +74,17 @@ TEST(models_in_bf16)
 {
     T_MODELS();
     for (int i = 0; i < N_KINDS; i++)
-        compare(KINDS[i], DTYPE_BF16, 1e-2);
+        compare(sides_open_golden, KINDS[i], DTYPE_BF16, 1e-2);
+}
+
+TEST(the_pair_that_ships)
+{
+    T_MODELS();
+    for (int i = 0; i < 2; i++) {
+        const char *name = i ? "base" : "diff";
+        compare(sides_open_pair, name, DTYPE_F32, 1e-5);
+        compare(sides_open_pair, name, DTYPE_BF16, 1e-2);
+    }
 }
 
 /* --- taps --- */
