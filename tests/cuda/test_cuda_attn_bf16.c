@@ -290,6 +290,52 @@ TEST(bf16_nan_key_stays_within_its_reach)
     }
 }
 
+/* The first key out of the last query's reach begins a tile that all others see whole. */
+TEST(bf16_nan_key_out_of_reach_begins_a_tile)
+{
+    static const int64_t WIDTH[] = {48, 200}, REACH[] = {95, 63};
+    for (int i = 0; i < 2; i++) {
+        Backend   be;
+        Case      c, ref;
+        int       at = 64, end = at + (int)REACH[i];
+        CaseShape shape = {1, 1, 1, 24, 1, {end + 1}, {end + 1}};
+        CaseWide  how = {.reach = REACH[i], .value_dim = WIDTH[i]};
+        T_GPU(&be);
+        T_STATUS_OK(case_init_wide(&ref, &shape, &how, 23));
+        T_STATUS_OK(case_init_wide(&c, &shape, &how, 23));
+        c.a.dtype = ref.a.dtype = DTYPE_BF16;
+        ((float *)c.k.data)[at * 24] = NAN;
+        T_STATUS_OK(ref_cuda_case_run(&be, &ref, 0));
+        T_STATUS_OK(ref_cuda_case_run(&be, &c, 0));
+        T_OK(nan_within(&c, &ref, at, end, 0, 1));
+        arena_close(&c.arena);
+        arena_close(&ref.arena);
+        backend_close(&be);
+    }
+}
+
+/* Values that are not finite are flagged by 64 keys of all sequences: a tile of one that begins
+ * between has two flags, and looks at the second. */
+TEST(bf16_infinite_value_behind_the_first_flag)
+{
+    enum { BEFORE = 40, T = 100, AT = 30 };
+    Backend   be;
+    Case      c, ref;
+    CaseShape shape = {2, 1, 2, 24, 2, {BEFORE, T}, {BEFORE, T}};
+    T_GPU(&be);
+    T_STATUS_OK(case_init(&ref, &shape, 24));
+    T_STATUS_OK(case_init(&c, &shape, 24));
+    c.a.dtype = ref.a.dtype = DTYPE_BF16;
+    for (int64_t j = 0; j < 48; j++)
+        ((float *)c.v.data)[(BEFORE + AT) * 48 + j] = INFINITY;
+    T_STATUS_OK(ref_cuda_case_run(&be, &ref, 0));
+    T_STATUS_OK(ref_cuda_case_run(&be, &c, 0));
+    T_OK(nan_within(&c, &ref, BEFORE + AT, BEFORE + T, 0, 2));
+    arena_close(&c.arena);
+    arena_close(&ref.arena);
+    backend_close(&be);
+}
+
 /* Without norm and noise an infinite value is the infinity of its column alone, and NaN where
  * its weight is 0 or the other infinity is there too. */
 TEST(bf16_infinite_value_is_its_column)
