@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "kernels/cuda/cuda_codes.h"
+#include "kernels/cuda/cuda_weights.h"
 #include "kernels/half.h"
 #include "tests/cuda/ref_cuda.h"
 #include "tests/kernels/ref_ops.h"
@@ -425,6 +426,75 @@ TEST(codes_serve_as_the_last_layer)
     for (int i = 0; i < 4; i++)
         check_score(&be, i / 2 ? 20 : 1, i % 2 ? DTYPE_BF16 : DTYPE_F32);
     backend_close(&be);
+}
+
+/* Codes and scales of more than 8 MB, which go over in pieces, where they are on the GPU: 65
+ * strips, each of one code, and 1040 groups of scales. */
+TEST(codes_on_their_way_in_pieces_lie_in_order)
+{
+    enum { N = 65 * CODES_STRIP, K = 1040 * CODES_RUN, GROUPS = K / CODES_RUN };
+    Arena   arena = {0};
+    Backend be;
+    Linear  w;
+    T_GPU(&be);
+    int8_t *codes = arena_alloc(&arena, N * K, 1);
+    float  *scales = arena_alloc(&arena, N * GROUPS, sizeof *scales);
+    for (int64_t n = 0; n < N; n++)
+        memset(codes + n * K, (int)(n / CODES_STRIP % 13) - 6, K);
+    for (int64_t i = 0; i < N * GROUPS; i++)
+        scales[i] = (float)i;
+    Codes c = {N, K, 4, CODES_RUN, codes, scales, NULL, NULL};
+    T_STATUS_OK(op_linear_codes(&be, &w, &c, NULL, DTYPE_F32));
+    const CudaWeights *p = w.packed;
+    unsigned char     *got = arena_alloc(&arena, (int64_t)p->bytes, 1);
+    T_STATUS_OK(cuda_begin(&be, NULL));
+    T_STATUS_OK(cuda_fetch(&be, got, p->device, p->bytes));
+    int64_t strip = CODES_STRIP * K / 2, wrong = 0;
+    for (int64_t i = 0; i < N * K / 2; i++)
+        wrong += got[i] != 0x11 * (i / strip % 13 + 2);
+    T_OK(wrong == 0);
+    for (int64_t g = 0; g < GROUPS; g++)
+        for (int64_t n = 0; n < N; n++) {
+            float scale;
+            memcpy(&scale, got + p->codes->scales + (size_t)(g * N + n) * sizeof scale,
+                   sizeof scale);
+            wrong += scale != scales[n * GROUPS + g];
+        }
+    T_OK(wrong == 0);
+    backend_close(&be);
+    arena_close(&arena);
+}
+
+/* Rows so long that one strip of decoded weights fills a panel, and a second one comes. */
+TEST(codes_of_two_panels)
+{
+    enum { N = 33, K = 262144 + 64, T = 2 };
+    Arena   arena = {0};
+    Backend be;
+    Linear  w;
+    Tensor  x, y;
+    bool    whole;
+    T_GPU(&be);
+    int8_t *codes = arena_alloc(&arena, (int64_t)N * K, 1);
+    float  *scales = arena_alloc(&arena, N, sizeof *scales);
+    float  *in = arena_alloc(&arena, T * K, sizeof *in), *got = ref_guarded(&arena, T * N);
+    for (int64_t n = 0; n < N; n++) {
+        codes[n * K + 7000 * n] = 5;
+        scales[n] = (float)(1 + n);
+        for (int64_t t = 0; t < T; t++)
+            in[t * K + 7000 * n] = (float)(1 + t);
+    }
+    Codes c = {N, K, 4, K, codes, scales, NULL, NULL};
+    T_STATUS_OK(op_linear_codes(&be, &w, &c, NULL, DTYPE_F32));
+    T_STATUS_OK(ref_cuda_exact(&be, &x, in, T, K));
+    T_STATUS_OK(ref_cuda_empty(&be, &y, T, N, 0));
+    T_STATUS_OK(op_linear(&be, &y, &x, &w));
+    T_STATUS_OK(ref_cuda_read(&be, got, &y, &whole));
+    T_OK(whole);
+    for (int i = 0; i < T * N; i++)
+        T_OK(got[i] == (float)(5 * (1 + i % N) * (1 + i / N)));
+    backend_close(&be);
+    arena_close(&arena);
 }
 
 TEST(codes_survive_every_failed_allocation)

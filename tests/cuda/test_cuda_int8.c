@@ -142,6 +142,37 @@ TEST(whole_numbers_hold_the_largest_sums)
     arena_close(&c.arena);
 }
 
+/* One input more than int32 surely holds: no whole numbers. */
+TEST(rows_too_long_for_whole_numbers)
+{
+    enum { T = 2, N = 3, K = 140000 };
+    Case    c;
+    Backend be;
+    Linear  w;
+    Tensor  x, y;
+    bool    whole;
+    T_GPU(&be);
+    case_open(&c, T, N, K, false);
+    int8_t *codes = arena_alloc(&c.arena, N * K, 1);
+    memset(codes, -128, N * K);
+    c.codes.codes = codes;
+    for (int64_t i = 0; i < T * K; i++)
+        c.x[i] = i < K ? -3 : 5;
+    float *got = ref_guarded(&c.arena, T * N);
+    T_STATUS_OK(op_linear_codes(&be, &w, &c.codes, NULL, DTYPE_BF16));
+    T_STATUS_OK(ref_cuda_tensor(&be, &x, c.x, T, K, 0));
+    T_STATUS_OK(ref_cuda_empty(&be, &y, T, N, 0));
+    T_STATUS_OK(round_on(&be, &x, &(RowRounding){8, false, false}));
+    T_STATUS_OK(op_linear(&be, &y, &x, &w));
+    T_STATUS_OK(ref_cuda_read(&be, got, &y, &whole));
+    for (int64_t i = 0; i < T * N; i++) {
+        double want_of_it = (double)c.x[i / N * K] * -128 * (double)c.codes.scales[i % N] * K;
+        T_NEAR(got[i], want_of_it, 0.01 * fabs(want_of_it));
+    }
+    backend_close(&be);
+    arena_close(&c.arena);
+}
+
 TEST(whole_numbers_keep_nan_and_infinity_in_their_rows)
 {
     enum { T = 5, N = 40, K = 70 };
@@ -283,6 +314,66 @@ static void give_memory_back(Backend *be, Case *c, Tensor *x, const Linear *w)
     check_now(be, c, w, &other);
     T_STATUS_OK(backend_download(be, got, &kept));
     T_OK(memcmp(got, sent, KEPT * K * sizeof *got) == 0);
+}
+
+/* The same memory as half as many inputs of twice as many rows, and of as many rows. */
+static void take_another_shape(Backend *be, Case *c, Tensor *x, const Linear *w)
+{
+    Case   half;
+    Linear narrow;
+    Tensor view = *x, y;
+    bool   whole;
+    float *got = ref_guarded(&c->arena, T * N), *now = ref_guarded(&c->arena, T * K);
+    (void)w;
+    case_open(&half, T, N, K / 2, false);
+    view.shape[1] = K / 2;
+    float *decoded = ref_guarded(&c->arena, N * K / 2);
+    codes_decode(decoded, &half.codes, 0, N);
+    T_STATUS_OK(op_linear_codes(be, &narrow, &half.codes, NULL, DTYPE_F32));
+    T_STATUS_OK(ref_cuda_empty(be, &y, T, N, 0));
+    T_STATUS_OK(op_linear(be, &y, &view, &narrow));
+    T_STATUS_OK(ref_cuda_read(be, got, &y, &whole));
+    T_STATUS_OK(backend_download(be, now, x));
+    for (int64_t i = 0; i < T * N; i++) {
+        double sum = 0, size = 0;
+        for (int64_t k = 0; k < K / 2; k++) {
+            double term = (double)now[i / N * K / 2 + k] * decoded[i % N * K / 2 + k];
+            sum += term;
+            size += fabs(term);
+        }
+        T_NEAR(got[i], sum, K * 0x1p-24 * size);
+    }
+    arena_close(&half.arena);
+}
+
+/* Weights of 8 bits that have an offset are no whole numbers. */
+TEST(weights_with_offsets_keep_them)
+{
+    Case    c;
+    Backend be;
+    Linear  w;
+    Tensor  x;
+    T_GPU(&be);
+    case_open(&c, T, N, K, false);
+    c.codes.offsets = ref_normal(&c.arena, 1, N, 77).data;
+    T_STATUS_OK(op_linear_codes(&be, &w, &c.codes, NULL, DTYPE_F32));
+    T_STATUS_OK(ref_cuda_tensor(&be, &x, c.x, T, K, 0));
+    T_STATUS_OK(round_on(&be, &x, &(RowRounding){8, false, false}));
+    check_now(&be, &c, &w, &x);
+    Case   whole;  // that wants codes of inputs
+    Linear other;
+    case_open(&whole, T, N, K, false);
+    T_STATUS_OK(op_linear_codes(&be, &other, &whole.codes, NULL, DTYPE_F32));
+    T_STATUS_OK(round_on(&be, &x, &(RowRounding){8, false, false}));
+    check_now(&be, &c, &w, &x);
+    backend_close(&be);
+    arena_close(&whole.arena);
+    arena_close(&c.arena);
+}
+
+TEST(twin_is_not_that_of_another_shape)
+{
+    each_change(take_another_shape);
 }
 
 TEST(twin_is_forgotten_when_something_is_added)
