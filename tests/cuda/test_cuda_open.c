@@ -2,6 +2,7 @@
  * there and back of what is larger than the stage between. */
 #include <dlfcn.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "kernels/cuda/cuda_backend.h"
@@ -65,6 +66,11 @@ TEST(backend_names_a_gpu_that_is_not_there)
     T_GPU(&be);
     backend_close(&be);
     T_FAILS(backend_open(&be, "cuda:99", 1), ERR_DEVICE, "no CUDA device 99: there are ");
+    int n = 0;
+    char name[32];
+    T_OK(cudaGetDeviceCount(&n) == cudaSuccess);
+    snprintf(name, sizeof name, "cuda:%d", n);  // the first that is not there
+    T_FAILS(backend_open(&be, name, 1), ERR_DEVICE, "no CUDA device ");
     T_FAILS(backend_open(&be, "cuda:x", 1), ERR_USAGE,
             "unknown device \"cuda:x\", expected cpu, cuda, cuda:N or auto");
     T_FAILS(backend_open(&be, "cuda:1000", 1), ERR_USAGE, "unknown device \"cuda:1000\"");
@@ -180,6 +186,21 @@ TEST(rewind_gives_back_what_came_after_its_mark)
     }
     T_STATUS_OK(backend_download(&be, got, &a));
     T_OK(memcmp(in, got, sizeof in) == 0);
+    backend_close(&be);
+}
+
+/* What an operation takes for itself is there for the next one. */
+TEST(scratch_ends_with_the_next_operation)
+{
+    Backend be;
+    void   *scratch;
+    T_GPU(&be);
+    for (int i = 0; i < 5; i++) {
+        T_STATUS_OK(cuda_begin(&be, NULL));
+        T_STATUS_OK(cuda_scratch(&be, &scratch, 3000));
+        T_STATUS_OK(cuda_scratch(&be, &scratch, 1000));
+        T_OK(cuda_state(&be)->held == 4000);
+    }
     backend_close(&be);
 }
 

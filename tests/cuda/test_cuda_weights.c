@@ -349,6 +349,69 @@ TEST(rewind_gives_weights_back)
     }
 }
 
+/* A matrix that takes the place of one given back, in both memories, is another one. */
+TEST(a_slot_forgets_what_was_given_back)
+{
+    Case   c = {0};
+    Linear own[2];
+    T_GPU(&c.be);
+    T_STATUS_OK(staying(&c, want));
+    for (int i = 0; i < 2; i++)
+        T_STATUS_OK(op_linear(&c.be, &c.y[i], &c.x, &c.layer[i]));
+    T_STATUS_OK(read(&c));
+    memcpy(want, c.got, sizeof want);
+    case_close(&c);
+    c = (Case){0};
+    T_GPU(&c.be);
+    T_STATUS_OK(case_open(&c));
+    limit(&c, BYTES);
+    T_STATUS_OK(pack(&c));
+    T_OK(on_device(&c) == 0);
+    ArenaMark mark = backend_mark(&c.be);
+    for (int i = 0; i < 2; i++) {
+        T_STATUS_OK(op_linear_pack(&c.be, &own[i], c.w[i], NULL, N, N, DTYPE_F32));
+        T_OK(!((CudaWeights *)own[i].packed)->device);
+        T_STATUS_OK(op_linear(&c.be, &c.y[i], &c.x, &own[i]));
+        backend_rewind(&c.be, mark);
+    }
+    T_OK(own[0].packed == own[1].packed);
+    for (int i = 2; i < LAYERS; i++)
+        T_STATUS_OK(op_linear(&c.be, &c.y[i], &c.x, &c.layer[i]));
+    T_STATUS_OK(read(&c));
+    T_OK(memcmp(c.got, want, 2 * T * N * sizeof *want) == 0);
+    case_close(&c);
+}
+
+/* The same of a matrix that another backend lends, which does not say when it goes. */
+TEST(a_slot_forgets_what_was_lent)
+{
+    Case   c = {0}, lender = {0};
+    Linear lent[2];
+    T_GPU(&c.be);
+    T_GPU(&lender.be);
+    T_STATUS_OK(staying(&c, want));
+    for (int i = 0; i < 2; i++)
+        T_STATUS_OK(op_linear(&c.be, &c.y[i], &c.x, &c.layer[i]));
+    T_STATUS_OK(read(&c));
+    memcpy(want, c.got, sizeof want);
+    T_STATUS_OK(case_open(&lender));
+    limit(&lender, BYTES);
+    T_STATUS_OK(pack(&lender));
+    ArenaMark mark = backend_mark(&lender.be);
+    for (int i = 0; i < 2; i++) {
+        T_STATUS_OK(op_linear_pack(&lender.be, &lent[i], c.w[i], NULL, N, N, DTYPE_F32));
+        T_OK(!((CudaWeights *)lent[i].packed)->device);
+        T_STATUS_OK(op_linear(&c.be, &c.y[i], &c.x, &lent[i]));
+        T_STATUS_OK(read(&c));
+        backend_rewind(&lender.be, mark);
+    }
+    T_OK(lent[0].packed == lent[1].packed);
+    T_OK(memcmp(c.got, want, 2 * T * N * sizeof *want) == 0);
+    case_close(&c);
+    case_close(&lender);
+    T_OK(n_pinned == 0);
+}
+
 TEST(no_room_at_all_is_said)
 {
     Case c = {0};
