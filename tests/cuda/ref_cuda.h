@@ -6,11 +6,16 @@
 #include "kernels/backend.h"
 #include "tests/check.h"
 
-/* Opens the GPU as *be; a machine without one skips the test. */
-#define T_GPU(be)                                                        \
+/* A machine without a GPU skips the test. */
+#define T_GPU_THERE()                                                    \
     do {                                                                 \
         if (!ref_cuda_there())                                           \
             T_SKIP(status_text());                                       \
+    } while (0)
+/* Opens it as *be. */
+#define T_GPU(be)                                                        \
+    do {                                                                 \
+        T_GPU_THERE();                                                   \
         T_STATUS_OK(backend_open((be), "cuda", 1));                      \
     } while (0)
 /* false where there is no such device, and status_text() says why. */
