@@ -7,61 +7,22 @@
 #include "kernels/half.h"
 #include "tests/cuda/ref_cuda.h"
 #include "tests/kernels/ref_ops.h"
-
-typedef struct {
-    Arena    arena;
-    Backend  be;
-    Tensor   x;
-    float   *host_x, *w, *bias;
-    Linear   head;
-    int32_t *targets, *best;
-    float   *logprob;
-    double  *logits;  // [T,V]
-    double   loss;
-} Case;
-
-static Status case_open(Case *c, int64_t T, int64_t V, int64_t K, Dtype dtype)
-{
-    c->host_x = ref_normal(&c->arena, T, K, 1).data;
-    c->w = ref_normal(&c->arena, V, K, 2).data;
-    c->bias = ref_normal(&c->arena, 1, V, 3).data;
-    c->targets = arena_alloc(&c->arena, T, sizeof *c->targets);
-    c->best = arena_alloc(&c->arena, T, sizeof *c->best);
-    c->logprob = ref_guarded(&c->arena, T);
-    c->logits = arena_alloc(&c->arena, T * V, sizeof *c->logits);
-    c->loss = ref_linear(c->logits, c->host_x, c->w, c->bias, T, V, K, dtype);
-    for (int64_t t = 0; t < T; t++)
-        c->targets[t] = t % 3 == 1 ? -1 : (int32_t)((t * 7919) % V);
-    TRY(ref_cuda_exact(&c->be, &c->x, c->host_x, T, K));
-    return op_linear_pack(&c->be, &c->head, c->w, c->bias, V, K, dtype);
-}
-
-static void case_close(Case *c)
-{
-    backend_close(&c->be);
-    arena_close(&c->arena);
-}
+#include "tests/kernels/ref_score.h"
 
 static void check_size(int64_t T, int64_t V, int64_t K, Dtype dtype)
 {
-    Case c = {0};
-    T_GPU(&c.be);
-    T_STATUS_OK(case_open(&c, T, V, K, dtype));
+    RefScore c;
+    T_GPU_THERE();
+    T_STATUS_OK(ref_score_open(&c, "cuda", 1, T, V, K, dtype));
     for (int with_best = 1; with_best >= 0; with_best--) {
         T_STATUS_OK(op_score(&c.be, &c.x, &c.head, c.targets, c.logprob,
                              with_best ? c.best : NULL));
         T_OK(ref_guards_hold(c.logprob, T));
-        for (int64_t t = 0; t < T; t++) {
-            const double *row = c.logits + t * V;
-            double        want = c.targets[t] < 0 ? 0 : ref_logprob(row, V, c.targets[t]);
-            /* The logits' own loss twice over, exp and its sum (2^-22). */
-            T_NEAR(c.logprob[t], want, 4 * c.loss + 1e-6 + fabs(want) * 2.4e-7);
-            /* Near ties may go either way. */
-            T_NEAR(row[c.best[t]], row[ref_best(row, V)], 4 * c.loss);
+        ref_score_check(&c);
+        for (int64_t t = 0; t < T; t++)
             c.logprob[t] = NAN;
-        }
     }
-    case_close(&c);
+    ref_score_close(&c);
 }
 
 static void check_sizes(Dtype dtype)
@@ -100,9 +61,9 @@ TEST(rows_and_spans_come_in_pieces)
 TEST(rows_nobody_asks_for_are_zero)
 {
     enum { T = 20, V = 50, K = 7 };
-    Case c = {0};
-    T_GPU(&c.be);
-    T_STATUS_OK(case_open(&c, T, V, K, DTYPE_F32));
+    RefScore c;
+    T_GPU_THERE();
+    T_STATUS_OK(ref_score_open(&c, "cuda", 1, T, V, K, DTYPE_F32));
     for (int t = 0; t < T; t++) {
         c.targets[t] = t == 7 || t == 19 ? t : -5;
         if (c.targets[t] < 0)  // what is not read does not count
@@ -120,17 +81,17 @@ TEST(rows_nobody_asks_for_are_zero)
     T_STATUS_OK(op_score(&c.be, &c.x, &c.head, c.targets, c.logprob, NULL));
     for (int t = 0; t < T; t++)
         T_OK(c.logprob[t] == 0);
-    case_close(&c);
+    ref_score_close(&c);
 }
 
 /* Weights and inputs that bf16 holds: the codes' products differ by their sums alone. */
 static void check_codes(int64_t T, int bits)
 {
     enum { V = 4130, K = 96, GROUP = 32 };
-    Case     c = {0};
+    RefScore c;
     uint64_t seed = 9;
-    T_GPU(&c.be);
-    T_STATUS_OK(case_open(&c, T, V, K, DTYPE_BF16));
+    T_GPU_THERE();
+    T_STATUS_OK(ref_score_open(&c, "cuda", 1, T, V, K, DTYPE_BF16));
     int8_t *codes = arena_alloc(&c.arena, V * K, 1);
     float  *scales = arena_alloc(&c.arena, V * K / GROUP, sizeof *scales);
     float  *decoded = arena_alloc(&c.arena, V * K, sizeof *decoded);
@@ -146,13 +107,8 @@ static void check_codes(int64_t T, int bits)
     T_STATUS_OK(backend_upload(&c.be, &c.x, c.host_x));
     T_STATUS_OK(op_linear_codes(&c.be, &c.head, &k, c.bias, DTYPE_BF16));
     T_STATUS_OK(op_score(&c.be, &c.x, &c.head, c.targets, c.logprob, c.best));
-    for (int64_t t = 0; t < T; t++) {
-        const double *row = c.logits + t * V;
-        double        want = c.targets[t] < 0 ? 0 : ref_logprob(row, V, c.targets[t]);
-        T_NEAR(c.logprob[t], want, 4 * c.loss + 1e-6 + fabs(want) * 2.4e-7);
-        T_NEAR(row[c.best[t]], row[ref_best(row, V)], 4 * c.loss);
-    }
-    case_close(&c);
+    ref_score_check(&c);
+    ref_score_close(&c);
 }
 
 TEST(score_of_a_head_of_codes)
@@ -167,10 +123,10 @@ TEST(score_of_a_head_of_codes)
 TEST(score_of_a_head_that_is_on_the_host)
 {
     enum { T = 5, V = 4100, K = 20 };
-    Case  c = {0};
-    float first[T];
-    T_GPU(&c.be);
-    T_STATUS_OK(case_open(&c, T, V, K, DTYPE_F32));
+    RefScore c;
+    float    first[T];
+    T_GPU_THERE();
+    T_STATUS_OK(ref_score_open(&c, "cuda", 1, T, V, K, DTYPE_F32));
     T_STATUS_OK(op_score(&c.be, &c.x, &c.head, c.targets, first, c.best));
     cuda_trim(cuda_state(&c.be));
     cuda_state(&c.be)->limit = 2 * cuda_state(&c.be)->held;
@@ -181,116 +137,50 @@ TEST(score_of_a_head_that_is_on_the_host)
         T_STATUS_OK(op_score(&c.be, &c.x, &c.head, c.targets, c.logprob, c.best));
         T_OK(memcmp(first, c.logprob, sizeof first) == 0);
     }
-    case_close(&c);
-}
-
-/* Logits by hand: K = 1 and x = 1, so the weights are the logits. */
-static Status by_hand(Case *c, int64_t V, const float *logits)
-{
-    TRY(case_open(c, 2, V, 1, DTYPE_F32));
-    c->targets[0] = c->targets[1] = 0;
-    TRY(backend_upload(&c->be, &c->x, (const float[]){1, 1}));
-    return op_linear_pack(&c->be, &c->head, logits, NULL, V, 1, DTYPE_F32);
+    ref_score_close(&c);
 }
 
 TEST(score_takes_the_first_of_equal_logits)
 {
-    enum { V = 9000 };
-    static float logits[V];
-    const int    PLACES[][2] = {{3, 4}, {63, 64}, {255, 256}, {100, 4096}, {4095, 8999}};
-    for (int i = 0; i < 5; i++) {
-        Case c = {0};
-        memset(logits, 0, sizeof logits);
-        logits[PLACES[i][0]] = logits[PLACES[i][1]] = 2;
-        T_GPU(&c.be);
-        T_STATUS_OK(by_hand(&c, V, logits));
-        T_STATUS_OK(op_score(&c.be, &c.x, &c.head, c.targets, c.logprob, c.best));
-        T_OK(c.best[0] == PLACES[i][0] && c.best[1] == PLACES[i][0]);
-        T_NEAR(c.logprob[0], -log(V - 2 + 2 * exp(2)), 1e-6);
-        case_close(&c);
-    }
+    T_GPU_THERE();
+    ref_score_first_of_equal("cuda");
 }
 
 TEST(score_of_nan_and_infinite_logits)
 {
-    enum { V = 5000 };
-    static float logits[V];
-    Case c = {0};
-    for (int i = 0; i < V; i++)
-        logits[i] = i == 4800 ? NAN : i == 4900 ? 3 : 0;
-    T_GPU(&c.be);
-    T_STATUS_OK(by_hand(&c, V, logits));
-    T_STATUS_OK(op_score(&c.be, &c.x, &c.head, c.targets, c.logprob, c.best));
-    T_OK(isnan(c.logprob[0]) && c.best[0] == 4900);
-    case_close(&c);
-
-    c = (Case){0};
-    logits[4800] = INFINITY;
-    T_GPU(&c.be);
-    T_STATUS_OK(by_hand(&c, V, logits));
-    T_STATUS_OK(op_score(&c.be, &c.x, &c.head, c.targets, c.logprob, c.best));
-    T_OK(isnan(c.logprob[0]) && c.best[0] == 4800);
-    case_close(&c);
-
-    /* -inf is a word that cannot come; whole spans of them too. */
-    c = (Case){0};
-    for (int i = 0; i < V; i++)
-        logits[i] = i < 4500 ? -INFINITY : 1;
-    T_GPU(&c.be);
-    T_STATUS_OK(by_hand(&c, V, logits));
-    c.targets[1] = 4600;
-    T_STATUS_OK(op_score(&c.be, &c.x, &c.head, c.targets, c.logprob, c.best));
-    T_OK(c.logprob[0] == -INFINITY && c.best[0] == 4500);
-    T_NEAR(c.logprob[1], -log(500), 1e-6);
-    case_close(&c);
-
-    c = (Case){0};
-    for (int i = 0; i < V; i++)
-        logits[i] = i % 2 ? -INFINITY : NAN;
-    T_GPU(&c.be);
-    T_STATUS_OK(by_hand(&c, V, logits));
-    T_STATUS_OK(op_score(&c.be, &c.x, &c.head, c.targets, c.logprob, c.best));
-    T_OK(isnan(c.logprob[0]) && c.best[0] == 0);
-    case_close(&c);
+    T_GPU_THERE();
+    ref_score_nan_and_infinity("cuda");
 }
 
-/* Logits of hundreds must not overflow, nor small ones vanish beside them. */
 TEST(score_of_large_logits)
 {
-    float logits[3] = {-500, 1000, 999};
-    Case  c = {0};
-    T_GPU(&c.be);
-    T_STATUS_OK(by_hand(&c, 3, logits));
-    c.targets[1] = 2;
-    T_STATUS_OK(op_score(&c.be, &c.x, &c.head, c.targets, c.logprob, c.best));
-    T_NEAR(c.logprob[0], -1500 - log1p(exp(-1)), 1e-4);
-    T_NEAR(c.logprob[1], -1 - log1p(exp(-1)), 1e-6);
-    case_close(&c);
+    T_GPU_THERE();
+    ref_score_large("cuda");
 }
 
 TEST(score_of_no_rows_is_fine)
 {
-    Case c = {0};
-    T_GPU(&c.be);
-    T_STATUS_OK(case_open(&c, 1, 10, 4, DTYPE_F32));
+    RefScore c;
+    T_GPU_THERE();
+    T_STATUS_OK(ref_score_open(&c, "cuda", 1, 1, 10, 4, DTYPE_F32));
     c.x.shape[0] = 0;
     T_STATUS_OK(op_score(&c.be, &c.x, &c.head, c.targets, c.logprob, c.best));
     T_OK(isnan(c.logprob[0]));
-    case_close(&c);
+    ref_score_close(&c);
 }
 
 TEST(score_survives_every_failed_allocation)
 {
+    T_GPU_THERE();
     for (int k = 1; k < 40; k++) {
-        Case c = {0};
-        T_GPU(&c.be);
-        T_STATUS_OK(case_open(&c, 40, 300, 20, DTYPE_BF16));
+        RefScore c;
+        T_STATUS_OK(ref_score_open(&c, "cuda", 1, 40, 300, 20, DTYPE_BF16));
         arena_fail_at(k);
         Status s = op_score(&c.be, &c.x, &c.head, c.targets, c.logprob, NULL);
         arena_fail_at(0);
         T_OK(s == OK || (s == ERR_MEMORY && strstr(status_text(), "out of memory")));
         T_STATUS_OK(op_score(&c.be, &c.x, &c.head, c.targets, c.logprob, c.best));
-        case_close(&c);
+        ref_score_close(&c);
         if (s == OK) {
             T_OK(k > 2);
             return;
