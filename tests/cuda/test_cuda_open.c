@@ -189,7 +189,8 @@ TEST(rewind_gives_back_what_came_after_its_mark)
     backend_close(&be);
 }
 
-/* What an operation takes for itself is there for the next one. */
+/* What an operation takes for itself is there for the next one, what a part of it takes for the
+ * next part. */
 TEST(scratch_ends_with_the_next_operation)
 {
     Backend be;
@@ -200,17 +201,26 @@ TEST(scratch_ends_with_the_next_operation)
         T_STATUS_OK(cuda_scratch(&be, &scratch, 3000));
         T_STATUS_OK(cuda_scratch(&be, &scratch, 1000));
         T_OK(cuda_state(&be)->held == 4000);
+        CudaBlock *mark = cuda_scratch_mark(&be);
+        for (int j = 0; j < 2; j++) {
+            T_STATUS_OK(cuda_scratch(&be, &scratch, 500));
+            cuda_scratch_rewind(&be, mark);
+        }
+        cuda_trim(cuda_state(&be));
+        T_OK(cuda_state(&be)->held == 4000);
     }
     backend_close(&be);
 }
 
-/* With tensors, what waits to be used again, and the scratch of an operation. */
+/* With tensors, weights, what waits to be used again, and the scratch of an operation. */
 TEST(close_gives_everything_back)
 {
     Backend be;
+    Linear  w;
     Tensor  a, b;
     T_GPU(&be);
     T_STATUS_OK(ref_cuda_empty(&be, &a, 3, 8, 0));
+    T_STATUS_OK(op_linear_pack(&be, &w, (const float[]){1, 2, 3, 4}, NULL, 1, 4, DTYPE_F32));
     ArenaMark mark = backend_mark(&be);
     T_STATUS_OK(row_of(&be, &b, 5000));
     backend_rewind(&be, mark);

@@ -412,6 +412,91 @@ TEST(a_slot_forgets_what_was_lent)
     T_OK(n_pinned == 0);
 }
 
+TEST(weights_take_the_place_of_memory_that_waits)
+{
+    Case   c = {0};
+    Tensor big;
+    T_GPU(&c.be);
+    T_STATUS_OK(case_open(&c));
+    CudaState *st = cuda_state(&c.be);
+    cuda_trim(st);
+    size_t    held = st->held;
+    ArenaMark mark = backend_mark(&c.be);
+    T_STATUS_OK(backend_tensor(&c.be, &big, 1, (int64_t[]){4 * N * N}));
+    backend_rewind(&c.be, mark);
+    T_OK(st->held == held + 4 * BYTES);
+    st->limit = 2 * (held + BYTES);
+    T_STATUS_OK(op_linear_pack(&c.be, &c.layer[0], c.w[0], NULL, N, N, DTYPE_F32));
+    T_OK(((CudaWeights *)c.layer[0].packed)->device && st->held == held + BYTES);
+    case_close(&c);
+}
+
+/* Scratch takes the memory of all others, not that of the matrix it is there for. */
+TEST(weights_in_use_stay_where_they_are)
+{
+    Case        c = {0};
+    const void *place;
+    void       *scratch;
+    T_GPU(&c.be);
+    T_STATUS_OK(case_open(&c));
+    T_STATUS_OK(pack(&c));
+    cuda_trim(cuda_state(&c.be));
+    cuda_state(&c.be)->limit = cuda_state(&c.be)->held;
+    CudaWeights *w = c.layer[0].packed;
+    T_STATUS_OK(cuda_begin(&c.be, NULL));
+    T_STATUS_OK(cuda_weights_here(&c.be, w, &place));
+    T_STATUS_OK(cuda_scratch(&c.be, &scratch, (LAYERS - 1) * BYTES));
+    T_OK(w->device == place && on_device(&c) == 1);
+    case_close(&c);
+    T_OK(n_pinned == 0);
+}
+
+/* As the last layer is, for several pieces of rows: it comes once, and the first one of the
+ * next pass is still known to follow: it is under way at the end. */
+TEST(weights_used_again_and_again_come_once)
+{
+    Case c = {0};
+    T_GPU(&c.be);
+    T_STATUS_OK(case_open(&c));
+    limit(&c, BYTES);
+    T_STATUS_OK(pack(&c));
+    for (int i = 0; i < 4; i++) {
+        n_to_device = i < 2 ? 0 : n_to_device;
+        T_STATUS_OK(pass(&c));
+        for (int j = 0; j < 3; j++)
+            T_STATUS_OK(op_linear(&c.be, &c.y[LAYERS - 1], &c.y[LAYERS - 2],
+                                  &c.layer[LAYERS - 1]));
+    }
+    T_OK(n_to_device == 3 * LAYERS + 1);
+    case_close(&c);
+}
+
+/* Codes, scales and offsets are parts of one piece of memory, there too. */
+TEST(codes_come_from_the_host)
+{
+    enum { GROUPS = N / 16 };
+    Case   c = {0};
+    Linear stays, comes;
+    int8_t codes[N * N];
+    T_GPU(&c.be);
+    T_STATUS_OK(case_open(&c));
+    for (int i = 0; i < N * N; i++)
+        codes[i] = (int8_t)(i * 7 % 16 - 8);
+    Codes all = {N, N, 4, 16, codes, c.w[0], c.w[1], NULL};
+    T_STATUS_OK(op_linear_codes(&c.be, &stays, &all, NULL, DTYPE_F32));
+    limit(&c, 1000);
+    T_STATUS_OK(op_linear_codes(&c.be, &comes, &all, NULL, DTYPE_F32));
+    cuda_state(&c.be)->limit = SIZE_MAX;
+    T_OK(((CudaWeights *)stays.packed)->device && !((CudaWeights *)comes.packed)->device);
+    T_STATUS_OK(op_linear(&c.be, &c.y[0], &c.x, &stays));
+    T_STATUS_OK(op_linear(&c.be, &c.y[1], &c.x, &comes));
+    for (int i = 2; i < LAYERS; i++)
+        T_STATUS_OK(op_copy(&c.be, &c.y[i], &c.x));
+    T_STATUS_OK(read(&c));
+    T_OK(isfinite(c.got[0]) && memcmp(c.got, c.got + T * N, T * N * sizeof *c.got) == 0);
+    case_close(&c);
+}
+
 TEST(no_room_at_all_is_said)
 {
     Case c = {0};
