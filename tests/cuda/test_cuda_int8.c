@@ -108,6 +108,7 @@ TEST(whole_numbers_have_every_bit)
         check_bits(&be, ROWS[i % 6], OUTPUTS[i % 4], INPUTS[i % 5], i);
     check_bits(&be, 3, 40, 2113, 0);  // K in slices
     check_bits(&be, 34, 40, 2113, 1);
+    check_bits(&be, 3, 40, 2177, 2);  // and the last one shorter
     backend_close(&be);
 }
 
@@ -283,6 +284,23 @@ static void write_beside_it(Backend *be, Case *c, Tensor *x, const Linear *w)
     check_now(be, c, w, x);
 }
 
+/* A product into memory that begins before it, one number a row of a matrix. */
+static void write_by_product(Backend *be, Case *c, Tensor *x, const Linear *w)
+{
+    enum { BEFORE = 2 };
+    Tensor  all, part, a;
+    float  *sent = ref_normal(&c->arena, BEFORE + T, K, 8).data;
+    T_STATUS_OK(ref_cuda_exact(be, &all, sent, BEFORE + T, K));
+    T_STATUS_OK(ref_cuda_exact(be, &a, sent, BEFORE + 1, 1));
+    part = ref_part(&all, BEFORE, BEFORE + T);
+    T_STATUS_OK(op_copy(be, &part, x));
+    T_STATUS_OK(round_on(be, &part, &(RowRounding){8, false, false}));
+    T_STATUS_OK(op_product(be, &(MatrixProduct){.m = BEFORE + 1, .n = 1, .k = 1, .alpha = 1,
+                                                .a = a.data, .b = a.data, .lda = 1, .ldb = 1,
+                                                .ldc = K, .c = all.data}));
+    check_now(be, c, w, &part);
+}
+
 /* Another rounding that makes no codes of 8 bits. */
 static void round_again(Backend *be, Case *c, Tensor *x, const Linear *w)
 {
@@ -384,6 +402,11 @@ TEST(twin_is_forgotten_when_something_is_added)
 TEST(twin_is_forgotten_when_others_are_sent)
 {
     each_change(send_another);
+}
+
+TEST(twin_is_forgotten_when_a_product_reaches_it)
+{
+    each_change(write_by_product);
 }
 
 TEST(twin_is_forgotten_when_a_part_is_written)
