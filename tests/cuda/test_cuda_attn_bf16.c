@@ -314,23 +314,23 @@ TEST(bf16_nan_key_out_of_reach_begins_a_tile)
     }
 }
 
-/* Values that are not finite are flagged by 64 keys of all sequences: a tile of one that begins
- * between has two flags, and looks at the second. */
+/* Values that are not finite are flagged by group and by 64 keys of all sequences: a tile of one
+ * that begins between has two flags, and looks at the second. */
 TEST(bf16_infinite_value_behind_the_first_flag)
 {
     enum { BEFORE = 40, T = 100, AT = 30 };
     Backend   be;
     Case      c, ref;
-    CaseShape shape = {2, 1, 2, 24, 2, {BEFORE, T}, {BEFORE, T}};
+    CaseShape shape = {4, 2, 2, 24, 2, {BEFORE, T}, {BEFORE, T}};
     T_GPU(&be);
     T_STATUS_OK(case_init(&ref, &shape, 24));
     T_STATUS_OK(case_init(&c, &shape, 24));
     c.a.dtype = ref.a.dtype = DTYPE_BF16;
     for (int64_t j = 0; j < 48; j++)
-        ((float *)c.v.data)[(BEFORE + AT) * 48 + j] = INFINITY;
+        ((float *)c.v.data)[((BEFORE + AT) * 2 + 1) * 48 + j] = INFINITY;
     T_STATUS_OK(ref_cuda_case_run(&be, &ref, 0));
     T_STATUS_OK(ref_cuda_case_run(&be, &c, 0));
-    T_OK(nan_within(&c, &ref, BEFORE + AT, BEFORE + T, 0, 2));
+    T_OK(nan_within(&c, &ref, BEFORE + AT, BEFORE + T, 2, 4));
     arena_close(&c.arena);
     arena_close(&ref.arena);
     backend_close(&be);
