@@ -8,65 +8,17 @@
 #include "kernels/cuda/cuda_weights.h"
 #include "kernels/half.h"
 #include "tests/cuda/ref_cuda.h"
+#include "tests/kernels/ref_codes.h"
 #include "tests/kernels/ref_ops.h"
 
-enum { ROW = 0, MAX_T = 129 };  // a group of ROW: the whole row
-
-typedef struct {
-    int64_t N, K, group;
-    int     bits;
-    bool    offsets, order, bias;
-} Shape;
-
-typedef struct {
-    Arena        arena;
-    Codes        codes;
-    const float *bias;  // or NULL
-    float       *w;     // [N,K] decoded
-} Case;
-
-static void shuffle(int32_t *order, int64_t n, uint64_t *seed)
-{
-    for (int64_t i = 0; i < n; i++)
-        order[i] = (int32_t)i;
-    for (int64_t i = n - 1; i > 0; i--) {
-        int64_t j = (int64_t)(fabsf(check_uniform(seed)) * (float)i);
-        int32_t swap = order[i];
-        order[i] = order[j];
-        order[j] = swap;
-    }
-}
-
-/* All codes of the range, the ends too; scales of 24 bits, of both signs. */
-static void case_open(Case *c, Shape s)
-{
-    uint64_t seed = (uint64_t)(s.N * 7 + s.K * 31 + s.group + s.bits);
-    int64_t  group = s.group == ROW ? s.K : s.group, groups = s.N * (s.K / group);
-    *c = (Case){0};
-    int8_t  *codes = arena_alloc(&c->arena, s.N * s.K, 1);
-    int32_t *order = arena_alloc(&c->arena, s.K, sizeof *order);
-    float   *scales = ref_normal(&c->arena, 1, groups, seed).data;
-    float   *offsets = ref_normal(&c->arena, 1, groups, seed + 1).data;
-    for (int64_t i = 0; i < s.N * s.K; i++)
-        codes[i] = (int8_t)((int)floorf(check_uniform(&seed) * (float)(1 << (s.bits - 1))));
-    for (int64_t i = 0; i < groups; i++)
-        offsets[i] *= (float)(1 << (s.bits - 2));
-    shuffle(order, s.K, &seed);
-    c->codes = (Codes){s.N, s.K, s.bits, group, codes, scales, s.offsets ? offsets : NULL,
-                       s.order ? order : NULL};
-    c->bias = s.bias ? ref_normal(&c->arena, 1, s.N, seed + 2).data : NULL;
-    c->w = ref_guarded(&c->arena, s.N * s.K);
-    codes_decode(c->w, &c->codes, 0, s.N);
-}
-
-static Status case_pack(Backend *be, Linear *out, const Case *c, Dtype dtype)
+static Status case_pack(Backend *be, Linear *out, const CodesCase *c, Dtype dtype)
 {
     return op_linear_codes(be, out, &c->codes, c->bias, dtype);
 }
 
 /* y [T,N], in memory of c->arena, of x [T,K]; *whole: nothing beside y was written. Tensors
  * begin shift floats past a multiple of 256 bytes. */
-static Status multiply(Backend *be, float **y, bool *whole, Case *c, const Linear *w,
+static Status multiply(Backend *be, float **y, bool *whole, CodesCase *c, const Linear *w,
                        const float *x, int64_t T, int64_t shift)
 {
     ArenaMark mark = backend_mark(be);
@@ -90,13 +42,13 @@ static const struct {
 enum { N_SIZES = sizeof SIZES / sizeof *SIZES };
 
 /* check(shape, j) for every size, all bits, with and without offsets and order. */
-static void each_shape(Backend *be, void (*check)(Backend *, Shape, int))
+static void each_shape(Backend *be, void (*check)(Backend *, CodesShape, int))
 {
     for (int i = 0; i < N_SIZES; i++)
         for (int j = 0; j < 12; j++) {
             ArenaMark mark = backend_mark(be);
-            check(be, (Shape){SIZES[i].N, SIZES[i].K, SIZES[i].group, 4 + j % 3 * 2, j / 3 % 2,
-                              j / 6, (i + j) % 2}, i + j);
+            check(be, (CodesShape){SIZES[i].N, SIZES[i].K, SIZES[i].group, 4 + j % 3 * 2,
+                                   j / 3 % 2, j / 6, (i + j) % 2}, i + j);
             backend_rewind(be, mark);
         }
 }
@@ -113,14 +65,14 @@ static float *unit_rows(Arena *a, int64_t first, int64_t T, int64_t K)
     return x;
 }
 
-static void check_weights(Backend *be, Shape s, Dtype dtype, int64_t T, int64_t first)
+static void check_weights(Backend *be, CodesShape s, Dtype dtype, int64_t T, int64_t first)
 {
-    Case   c;
-    Linear w;
-    float *y;
-    bool   whole;
+    CodesCase c;
+    Linear    w;
+    float    *y;
+    bool      whole;
     s.bias = false;
-    case_open(&c, s);
+    ref_codes_open(&c, s, 0);
     T_STATUS_OK(case_pack(be, &w, &c, dtype));
     T_OK(w.bits == s.bits && w.n == s.N && w.k == s.K);
     T_STATUS_OK(multiply(be, &y, &whole, &c, &w, unit_rows(&c.arena, first, T, s.K), T, 0));
@@ -134,13 +86,13 @@ static void check_weights(Backend *be, Shape s, Dtype dtype, int64_t T, int64_t 
     arena_close(&c.arena);
 }
 
-static void weights_f32(Backend *be, Shape s, int i)
+static void weights_f32(Backend *be, CodesShape s, int i)
 {
     check_weights(be, s, DTYPE_F32, 33, i * 33);
 }
 
 /* One of the kernels each: 8 rows, 16, tiles of 32, 64 and 128. */
-static void weights_bf16(Backend *be, Shape s, int i)
+static void weights_bf16(Backend *be, CodesShape s, int i)
 {
     static const int64_t COUNTS[] = {7, 14, 25, 50, 70};
     check_weights(be, s, DTYPE_BF16, COUNTS[i % 5], i * 29);
@@ -171,8 +123,8 @@ TEST(codes_every_kernel_has_every_weight)
     for (int bits = 4; bits <= 8; bits += 2)
         for (int i = 0; i < 5; i++)
             for (int64_t first = 0; first < 80; first += COUNTS[i] < 40 ? 80 : COUNTS[i])
-                check_weights(&be, (Shape){40, 80, 16, bits, true, true, false}, DTYPE_BF16,
-                              COUNTS[i], first);
+                check_weights(&be, (CodesShape){40, 80, 16, bits, true, true, false},
+                              DTYPE_BF16, COUNTS[i], first);
     backend_close(&be);
 }
 
@@ -180,51 +132,40 @@ TEST(codes_every_kernel_has_every_weight)
 
 /* One output in double, and what its sums may lose: in tensor cores a step of 16 inputs adds
  * up with a bit less than f32 has, then steps in a chain. One row multiplies sums of codes. */
-static double ref_output(double *tol, const Case *c, int64_t n, const float *x, Dtype dtype,
-                         bool one_row)
+static double output(double *tol, const CodesCase *c, int64_t n, const float *x, Dtype dtype,
+                     int64_t T)
 {
-    const Codes *q = &c->codes;
-    int64_t      n_groups = q->k / q->group;
-    double       total = c->bias ? (double)c->bias[n] : 0, size = fabs(total);
-    for (int64_t k = 0; k < q->k; k++) {
-        int64_t at = n * n_groups + k / q->group, input = q->order ? q->order[k] : k;
-        double  xk = dtype == DTYPE_BF16 ? bf16_round(x[input]) : x[input];
-        double  offset = q->offsets ? q->offsets[at] : 0;
-        double  code = (double)q->scales[at] * q->codes[n * q->k + k];
-        float   w = c->w[n * q->k + input];
-        total += xk * (one_row ? code + offset : dtype == DTYPE_BF16 ? bf16_round(w) : w);
-        size += fabs(xk * code) + fabs(xk * offset);
-    }
-    *tol = (double)(q->k / 8 + 24) * 0x1p-24 * size;
-    return total;
+    double size, want = ref_codes_output(&size, c, n, x, dtype, T);
+    *tol = (double)(c->codes.k / 8 + 24) * 0x1p-24 * size;
+    return want;
 }
 
-static void check_product(Backend *be, Shape s, Dtype dtype, int64_t T, int64_t shift)
+static void check_product(Backend *be, CodesShape s, Dtype dtype, int64_t T, int64_t shift)
 {
-    Case   c;
-    Linear w;
-    float *y;
-    bool   whole;
-    case_open(&c, s);
-    const float *x = ref_normal(&c.arena, T, s.K, 77).data;
+    CodesCase c;
+    Linear    w;
+    float    *y;
+    bool      whole;
+    ref_codes_open(&c, s, T);
+    const float *x = c.x.data;
     T_STATUS_OK(case_pack(be, &w, &c, dtype));
     T_STATUS_OK(multiply(be, &y, &whole, &c, &w, x, T, shift));
     T_OK(whole);
     for (int64_t t = 0; t < T; t++)
         for (int64_t n = 0; n < s.N; n++) {
-            double tol, want = ref_output(&tol, &c, n, x + t * s.K, dtype, T == 1);
+            double tol, want = output(&tol, &c, n, x + t * s.K, dtype, T);
             T_NEAR(y[t * s.N + n], want, tol);
         }
     arena_close(&c.arena);
 }
 
-static void one_row(Backend *be, Shape s, int i)
+static void one_row(Backend *be, CodesShape s, int i)
 {
     check_product(be, s, DTYPE_F32, 1, i % 3);
     check_product(be, s, DTYPE_BF16, 1, i % 3);
 }
 
-static void many_rows(Backend *be, Shape s, int i)
+static void many_rows(Backend *be, CodesShape s, int i)
 {
     static const int64_t COUNTS[] = {2, 15, 16, 17, 65, 129};
     check_product(be, s, i % 4 ? DTYPE_BF16 : DTYPE_F32, COUNTS[i % 6], i % 3);
@@ -253,11 +194,11 @@ TEST(codes_sums_in_slices_agree_with_double)
     Backend be;
     T_GPU(&be);
     for (int i = 0; i < 9; i++)
-        check_product(&be, (Shape){35, 1089, ROW, 4 + i / 3 * 2, i % 2, i % 4 == 0, true},
+        check_product(&be, (CodesShape){35, 1089, ROW, 4 + i / 3 * 2, i % 2, i % 4 == 0, true},
                       DTYPE_BF16, COUNTS[i % 3], 0);
     for (int i = 0; i < 6; i++)
-        check_product(&be, (Shape){35, i % 2 ? 2113 : 2112, i % 2 ? ROW : 48, 4 + i / 2 * 2,
-                                   i % 2, i % 4 == 0, true},
+        check_product(&be, (CodesShape){35, i % 2 ? 2113 : 2112, i % 2 ? ROW : 48,
+                                        4 + i / 2 * 2, i % 2, i % 4 == 0, true},
                       i % 3 ? DTYPE_BF16 : DTYPE_F32, 1, 0);
     backend_close(&be);
 }
@@ -268,22 +209,22 @@ TEST(codes_of_a_long_batch_agree_with_double)
     Backend be;
     T_GPU(&be);
     for (int bits = 4; bits <= 8; bits += 2)
-        check_product(&be, (Shape){35, 48, 16, bits, bits == 6, bits < 8, bits < 8}, DTYPE_BF16,
-                      1025, 1);
+        check_product(&be, (CodesShape){35, 48, 16, bits, bits == 6, bits < 8, bits < 8},
+                      DTYPE_BF16, 1025, 1);
     backend_close(&be);
 }
 
 /* --- what a row depends on --- */
 
 /* Row 0 of a batch, and the same row as its last one among others. */
-static void check_row_alone(Backend *be, Shape s, Dtype dtype, int64_t T)
+static void check_row_alone(Backend *be, CodesShape s, Dtype dtype, int64_t T)
 {
-    Case   c;
-    Linear w;
-    float *y, *other;
-    bool   whole;
-    case_open(&c, s);
-    float *x = ref_normal(&c.arena, T, s.K, 3).data;
+    CodesCase c;
+    Linear    w;
+    float    *y, *other;
+    bool      whole;
+    ref_codes_open(&c, s, T);
+    const float *x = c.x.data;
     float *x2 = ref_normal(&c.arena, T, s.K, 4).data;
     memcpy(x2 + (T - 1) * s.K, x, (size_t)s.K * sizeof *x);
     T_STATUS_OK(case_pack(be, &w, &c, dtype));
@@ -299,20 +240,20 @@ TEST(codes_row_does_not_depend_on_other_rows)
     Backend be;
     T_GPU(&be);
     for (int i = 0; i < 5; i++)
-        check_row_alone(&be, (Shape){70, 192, 32, 4 + i % 3 * 2, true, true, true}, DTYPE_BF16,
-                        COUNTS[i]);
+        check_row_alone(&be, (CodesShape){70, 192, 32, 4 + i % 3 * 2, true, true, true},
+                        DTYPE_BF16, COUNTS[i]);
     backend_close(&be);
 }
 
 static void check_nan(Backend *be, int64_t T, Dtype dtype, int bits, bool offsets)
 {
     enum { N = 40, K = 80 };
-    Case   c;
-    Linear w;
-    float *y;
-    bool   whole;
-    case_open(&c, (Shape){N, K, 16, bits, offsets, false, false});
-    float *x = ref_normal(&c.arena, T, K, 5).data;
+    CodesCase c;
+    Linear    w;
+    float    *y;
+    bool      whole;
+    ref_codes_open(&c, (CodesShape){N, K, 16, bits, offsets, false, false}, T);
+    float *x = c.x.data;
     x[K - 1] = NAN;
     if (T > 1)
         x[(T - 1) * K] = INFINITY;
@@ -339,12 +280,12 @@ TEST(codes_nan_and_infinity_stay_in_their_row)
 
 TEST(codes_no_rows_are_no_work)
 {
-    Case    c;
-    Backend be;
-    Linear  w;
-    Tensor  x, y;
+    CodesCase c;
+    Backend   be;
+    Linear    w;
+    Tensor    x, y;
     T_GPU(&be);
-    case_open(&c, (Shape){40, 48, 16, 4, true, true, true});
+    ref_codes_open(&c, (CodesShape){40, 48, 16, 4, true, true, true}, 0);
     T_STATUS_OK(case_pack(&be, &w, &c, DTYPE_BF16));
     T_STATUS_OK(backend_tensor(&be, &x, 2, (int64_t[]){0, 48}));
     T_STATUS_OK(backend_tensor(&be, &y, 2, (int64_t[]){0, 40}));
@@ -359,13 +300,13 @@ TEST(codes_no_rows_are_no_work)
 static void check_block(Backend *be, int64_t T, Dtype dtype, int64_t first, int64_t n)
 {
     enum { N = 200, K = 96 };
-    Case   c;
-    Linear w;
-    Tensor dx, dy;
-    float *all;
-    bool   whole;
-    case_open(&c, (Shape){N, K, 32, 6, true, true, true});
-    const float *x = ref_normal(&c.arena, T, K, 8).data;
+    CodesCase c;
+    Linear    w;
+    Tensor    dx, dy;
+    float    *all;
+    bool      whole;
+    ref_codes_open(&c, (CodesShape){N, K, 32, 6, true, true, true}, T);
+    const float *x = c.x.data;
     float       *part = ref_guarded(&c.arena, T * n);
     T_STATUS_OK(case_pack(be, &w, &c, dtype));
     T_STATUS_OK(multiply(be, &all, &whole, &c, &w, x, T, 0));
@@ -394,13 +335,13 @@ TEST(codes_a_block_of_outputs_is_that_of_all)
 static void check_score(Backend *be, int64_t T, Dtype dtype)
 {
     enum { V = 1100, K = 64, MOST = 20 };
-    Case    c;
-    Linear  w;
-    Tensor  dx;
-    int32_t targets[MOST], best[MOST];
-    float   logprob[MOST];
-    case_open(&c, (Shape){V, K, 32, 6, true, true, true});
-    float  *x = ref_normal(&c.arena, T, K, 6).data;
+    CodesCase c;
+    Linear    w;
+    Tensor    dx;
+    int32_t   targets[MOST], best[MOST];
+    float     logprob[MOST];
+    ref_codes_open(&c, (CodesShape){V, K, 32, 6, true, true, true}, T);
+    float  *x = c.x.data;
     double *logits = arena_alloc(&c.arena, V, sizeof *logits);
     for (int64_t i = 0; i < T * K; i++)  // logits of a language model, not of hundreds
         x[i] *= 0.01f;
@@ -412,7 +353,7 @@ static void check_score(Backend *be, int64_t T, Dtype dtype)
     for (int64_t t = 0; t < T; t++) {
         double tol;
         for (int64_t n = 0; n < V; n++)
-            logits[n] = ref_output(&tol, &c, n, x + t * K, dtype, T == 1);
+            logits[n] = output(&tol, &c, n, x + t * K, dtype, T);
         T_NEAR(logprob[t], ref_logprob(logits, V, targets[t]), 1e-4);
         T_OK(best[t] == ref_best(logits, V));
     }
@@ -499,15 +440,14 @@ TEST(codes_of_two_panels)
 
 TEST(codes_survive_every_failed_allocation)
 {
-    Case   c;
-    Linear w;
-    case_open(&c, (Shape){70, 96, 32, 6, true, true, true});
-    const float *x = ref_normal(&c.arena, 20, 96, 7).data;
+    CodesCase c;
+    Linear    w;
+    ref_codes_open(&c, (CodesShape){70, 96, 32, 6, true, true, true}, 20);
     for (int k = 1; k < 60; k++) {
         Backend be;
         Tensor  dx, dy;
         T_GPU(&be);
-        T_STATUS_OK(ref_cuda_exact(&be, &dx, x, 20, 96));
+        T_STATUS_OK(ref_cuda_exact(&be, &dx, c.x.data, 20, 96));
         T_STATUS_OK(ref_cuda_empty(&be, &dy, 20, 70, 0));
         arena_fail_at(k);
         Status s = case_pack(&be, &w, &c, DTYPE_BF16);

@@ -9,58 +9,14 @@
 
 #include "kernels/half.h"
 #include "tests/check.h"
+#include "tests/kernels/ref_codes.h"
 #include "tests/kernels/ref_ops.h"
 
-enum { ROW = 0, MAX_T = 130 };  // a group of ROW: the whole row
+enum { MAX_T = 130 };
 
-typedef struct {
-    int64_t N, K, group;
-    int     bits;
-    bool    offsets, order, bias;
-} Shape;
-
-typedef struct {
-    Arena        arena;
-    Codes        codes;
-    const float *bias;    // or NULL
-    float       *w;       // [N,K] decoded
-    Tensor       x;       // [MAX_T,K]
-} Case;
-
-static void shuffle(int32_t *order, int64_t n, uint64_t *seed)
+static void case_open(CodesCase *c, CodesShape s)
 {
-    for (int64_t i = 0; i < n; i++)
-        order[i] = (int32_t)i;
-    for (int64_t i = n - 1; i > 0; i--) {
-        int64_t j = (int64_t)(fabsf(check_uniform(seed)) * (float)i);
-        int32_t swap = order[i];
-        order[i] = order[j];
-        order[j] = swap;
-    }
-}
-
-/* All codes of the range, the ends too; scales of 24 bits, so that scale * code
- * must be rounded, of both signs. */
-static void case_open(Case *c, Shape s)
-{
-    uint64_t seed = 1 + (uint64_t)(s.N * s.K + s.bits);
-    int64_t  group = s.group == ROW ? s.K : s.group, groups = s.N * (s.K / group);
-    *c = (Case){0};
-    int8_t  *codes = arena_alloc(&c->arena, s.N * s.K, 1);
-    int32_t *order = arena_alloc(&c->arena, s.K, sizeof *order);
-    float   *scales = ref_normal(&c->arena, 1, groups, seed).data;
-    float   *offsets = ref_normal(&c->arena, 1, groups, seed + 1).data;
-    for (int64_t i = 0; i < s.N * s.K; i++)
-        codes[i] = (int8_t)((int)floorf(check_uniform(&seed) * (float)(1 << (s.bits - 1))));
-    for (int64_t i = 0; i < groups; i++)
-        offsets[i] *= (float)(1 << (s.bits - 2));
-    shuffle(order, s.K, &seed);
-    c->codes = (Codes){s.N, s.K, s.bits, group, codes, scales, s.offsets ? offsets : NULL,
-                       s.order ? order : NULL};
-    c->bias = s.bias ? ref_normal(&c->arena, 1, s.N, seed + 2).data : NULL;
-    c->w = ref_guarded(&c->arena, s.N * s.K);
-    codes_decode(c->w, &c->codes, 0, s.N);
-    c->x = ref_normal(&c->arena, MAX_T, s.K, seed + 3);
+    ref_codes_open(c, s, MAX_T);
 }
 
 /* --- codes_decode --- */
@@ -89,9 +45,9 @@ TEST(codes_decode_by_hand)
 
 TEST(codes_decode_rounds_twice)
 {
-    Case c;
+    CodesCase c;
     for (int order = 0; order < 2; order++) {
-        case_open(&c, (Shape){3, 64, 16, 8, true, order, false});
+        case_open(&c, (CodesShape){3, 64, 16, 8, true, order, false});
         for (int64_t n = 0; n < 3; n++)
             for (int64_t k = 0; k < 64; k++) {
                 int64_t at = n * 4 + k / 16, to = order ? c.codes.order[k] : k;
@@ -115,21 +71,21 @@ static const struct {
 };
 
 /* check(shape) for every size, all bits, with and without offsets and order. */
-static void each_shape(void (*check)(Shape, Dtype), Dtype dtype)
+static void each_shape(void (*check)(CodesShape, Dtype), Dtype dtype)
 {
     for (size_t i = 0; i < sizeof SIZES / sizeof *SIZES; i++)
         for (int j = 0; j < 12; j++)
-            check((Shape){SIZES[i].N, SIZES[i].K, SIZES[i].group, 4 + j % 3 * 2, j / 3 % 2,
-                          j / 6, (i + (size_t)j) % 2},
+            check((CodesShape){SIZES[i].N, SIZES[i].K, SIZES[i].group, 4 + j % 3 * 2, j / 3 % 2,
+                               j / 6, (i + (size_t)j) % 2},
                   dtype);
 }
 
-static void check_same_bits(Shape s, Dtype dtype)
+static void check_same_bits(CodesShape s, Dtype dtype)
 {
     const int64_t COUNTS[] = {2, 63, 64, 65, MAX_T};
-    Case          c;
-    Backend       be;
-    Linear        packed, plain;
+    CodesCase c;
+    Backend   be;
+    Linear    packed, plain;
     case_open(&c, s);
     Tensor y = ref_empty(&c.arena, MAX_T, s.N), want = ref_empty(&c.arena, MAX_T, s.N);
     T_STATUS_OK(backend_open(&be, "cpu", 1));
@@ -160,44 +116,23 @@ TEST(linear_codes_batch_has_the_bits_of_decoded_weights_bf16)
 
 /* --- one row --- */
 
-/* One output in double, and what its roundings may lose: each term goes through a
- * sum of its group, of the groups and of the bias, and through two products. */
-static double ref_output(double *tol, const Case *c, int64_t n, const float *x)
+/* What its roundings may lose: each term goes through a sum of its group, of the groups and of
+ * the bias, and through two products. */
+static void check_one_row(CodesShape s, Dtype dtype)
 {
-    const Codes *q = &c->codes;
-    int64_t      n_groups = q->k / q->group;
-    double       total = c->bias ? (double)c->bias[n] : 0, size = fabs(total);
-    for (int64_t k = 0; k < q->k; k++) {
-        int64_t at = n * n_groups + k / q->group;
-        double  xk = x[q->order ? q->order[k] : k], offset = q->offsets ? q->offsets[at] : 0;
-        double  code = (double)q->scales[at] * q->codes[n * q->k + k];
-        total += xk * (code + offset);
-        size += fabs(xk * code) + fabs(xk * offset);
-    }
-    *tol = (double)(q->group + 2 * n_groups + 3) * 0x1p-24 * size;
-    return total;
-}
-
-/* Weights of one row of x are never rounded to bf16; x is. */
-static void check_one_row(Shape s, Dtype dtype)
-{
-    Case    c;
-    Backend be;
-    Linear  packed;
+    CodesCase c;
+    Backend   be;
+    Linear    packed;
     case_open(&c, s);
     c.x.shape[0] = 1;
-    float *rounded = ref_guarded(&c.arena, s.K);
-    for (int64_t k = 0; k < s.K; k++) {
-        float x = ((float *)c.x.data)[k];
-        rounded[k] = dtype == DTYPE_BF16 ? bf16_round(x) : x;
-    }
+    double roundings = (double)(c.codes.group + 2 * (s.K / c.codes.group) + 3);
     Tensor y = ref_empty(&c.arena, 1, s.N);
     T_STATUS_OK(backend_open(&be, "cpu", 1));
     T_STATUS_OK(op_linear_codes(&be, &packed, &c.codes, c.bias, dtype));
     T_STATUS_OK(op_linear(&be, &y, &c.x, &packed));
     for (int64_t n = 0; n < s.N; n++) {
-        double tol, want = ref_output(&tol, &c, n, rounded);
-        T_NEAR(((float *)y.data)[n], want, tol);
+        double size, want = ref_codes_output(&size, &c, n, c.x.data, dtype, 1);
+        T_NEAR(((float *)y.data)[n], want, roundings * 0x1p-24 * size);
     }
     T_OK(ref_guards_hold(y.data, s.N));
     backend_close(&be);
@@ -215,12 +150,12 @@ TEST(linear_codes_one_row_agrees_with_double)
 
 /* --- what a row depends on --- */
 
-static void check_rows_alone(Shape s, Dtype dtype)
+static void check_rows_alone(CodesShape s, Dtype dtype)
 {
     const int64_t FIRST[] = {0, 1, 31, 60, 98, 129}, COUNT[] = {2, 64, 5, 70, 2, 1};
-    Case          c;
-    Backend       one, two;
-    Linear        w1, w2;
+    CodesCase c;
+    Backend   one, two;
+    Linear    w1, w2;
     case_open(&c, s);
     Tensor y = ref_empty(&c.arena, MAX_T, s.N), row = ref_empty(&c.arena, 1, s.N);
     T_STATUS_OK(backend_open(&one, "cpu", 1));
@@ -248,17 +183,17 @@ TEST(linear_codes_row_depends_neither_on_threads_nor_on_other_rows)
 {
     REF_EACH_ISA(isa)
     for (int bits = 4; bits <= 8; bits += 2) {
-        check_rows_alone((Shape){300, 256, 32, bits, true, false, true}, DTYPE_F32);
-        check_rows_alone((Shape){300, 256, 32, bits, false, true, false}, DTYPE_BF16);
+        check_rows_alone((CodesShape){300, 256, 32, bits, true, false, true}, DTYPE_F32);
+        check_rows_alone((CodesShape){300, 256, 32, bits, false, true, false}, DTYPE_BF16);
     }
 }
 
 static void check_nan(int64_t T, Dtype dtype, bool offsets)
 {
-    Case    c;
-    Backend be;
-    Linear  packed;
-    case_open(&c, (Shape){70, 48, 16, 4, offsets, false, false});
+    CodesCase c;
+    Backend   be;
+    Linear    packed;
+    case_open(&c, (CodesShape){70, 48, 16, 4, offsets, false, false});
     c.x.shape[0] = T;
     float *x = c.x.data;
     x[47] = NAN;
@@ -288,12 +223,12 @@ TEST(linear_codes_passes_nan_and_infinity)
 
 static void check_score(int64_t T, Dtype dtype, bool order)
 {
-    Case    c;
-    Backend be;
-    Linear  packed, plain;
-    int32_t targets[MAX_T], best[MAX_T], want_best[MAX_T];
-    float   logprob[MAX_T], want[MAX_T];
-    case_open(&c, (Shape){5000, 64, 32, 6, true, order, true});
+    CodesCase c;
+    Backend   be;
+    Linear    packed, plain;
+    int32_t   targets[MAX_T], best[MAX_T], want_best[MAX_T];
+    float     logprob[MAX_T], want[MAX_T];
+    case_open(&c, (CodesShape){5000, 64, 32, 6, true, order, true});
     c.x.shape[0] = T;
     for (int64_t i = 0; i < T * 64; i++)  // logits of a language model, not of hundreds
         ((float *)c.x.data)[i] *= 0.01f;
@@ -331,10 +266,10 @@ TEST(linear_codes_stay_small)
     for (int bits = 4; bits <= 8; bits += 2)
         for (int offsets = 0; offsets < 2; offsets++) {
             enum { N = 256, K = 512, GROUP = 64 };
-            Case    c;
-            Backend be;
-            Linear  packed;
-            case_open(&c, (Shape){N, K, GROUP, bits, offsets, false, false});
+            CodesCase c;
+            Backend   be;
+            Linear    packed;
+            case_open(&c, (CodesShape){N, K, GROUP, bits, offsets, false, false});
             T_STATUS_OK(backend_open(&be, "cpu", 2));
             size_t before = be.arena.used;
             T_STATUS_OK(op_linear_codes(&be, &packed, &c.codes, NULL, DTYPE_F32));
@@ -363,10 +298,10 @@ TEST(linear_codes_hold_on_older_processors)
 
 TEST(linear_codes_refuses_what_does_not_fit)
 {
-    Case    c;
-    Backend be;
-    Linear  w;
-    case_open(&c, (Shape){5, 64, 16, 4, true, true, false});
+    CodesCase c;
+    Backend   be;
+    Linear    w;
+    case_open(&c, (CodesShape){5, 64, 16, 4, true, true, false});
     Codes    q = c.codes;
     int8_t  *codes = (int8_t *)(uintptr_t)q.codes;
     float   *scales = (float *)(uintptr_t)q.scales, *offsets = (float *)(uintptr_t)q.offsets;
@@ -424,9 +359,9 @@ TEST(linear_codes_refuses_what_does_not_fit)
 
 TEST(linear_codes_survives_every_failed_allocation)
 {
-    Case   c;
-    Linear w;
-    case_open(&c, (Shape){300, 96, 32, 6, true, true, true});
+    CodesCase c;
+    Linear    w;
+    case_open(&c, (CodesShape){300, 96, 32, 6, true, true, true});
     Tensor y = ref_empty(&c.arena, MAX_T, 300);
     for (int k = 1; k < 60; k++) {
         Backend be;
