@@ -9,89 +9,27 @@
 
 #include "tests/check.h"
 #include "tests/kernels/ref_ops.h"
+#include "tests/kernels/ref_product.h"
 
-static const struct {
-    int64_t m, n, k;
-    float   alpha, beta;
-} SIZES[] = {
+static const ProductSize SIZES[] = {
     {1, 1, 1, 1, 0},       {3, 257, 5, -1, 1},   {255, 2, 33, 1, 1},     {256, 256, 64, 1, 0},
     {257, 300, 17, 2, -3}, {40, 600, 129, 1, 0}, {513, 1, 70, 0.5f, 1},  {1, 500, 1000, -1, 1},
     {70, 31, 0, 1, 0.5f},  {9, 20, 0, 1, 0},     {5, 300, 40, 0, -2},    {17, 48, 700, 1, 1},
 };
 enum { N_SIZES = sizeof SIZES / sizeof *SIZES };
 
-typedef struct {
-    Arena         arena;
-    MatrixProduct p;
-    float        *start;   // c before
-    double       *want;
-    double        loss;    // of a plain float loop
-} Case;
-
-/* What op_product shall do, in double and in a plain float loop. Rows are apart by more
- * than they hold; between them are the numbers of ref_normal, which have to stay. */
-static void reference(Case *c)
-{
-    const MatrixProduct *p = &c->p;
-    c->loss = 0;
-    for (int64_t i = 0; i < p->m; i++)
-        for (int64_t j = 0; j < p->n; j++) {
-            double start = p->beta == 0 ? 0 : c->start[i * p->ldc + j], sum = 0;
-            float  plain = 0;
-            for (int64_t k = 0; k < p->k; k++) {
-                float a = p->a[p->a_t ? k * p->lda + i : i * p->lda + k];
-                float b = p->b[p->b_t ? j * p->ldb + k : k * p->ldb + j];
-                sum += (double)a * b;
-                plain += a * b;
-            }
-            double want = p->alpha * sum + p->beta * start;
-            plain = p->alpha * plain + p->beta * (float)start;
-            c->want[i * p->ldc + j] = want;
-            c->loss = fmax(c->loss, fabs(plain - want));
-        }
-}
-
-static void case_open(Case *c, int i, bool a_t, bool b_t)
-{
-    int64_t m = SIZES[i].m, n = SIZES[i].n, k = SIZES[i].k, ldc = n + i % 3;
-    int64_t lda = (a_t ? m : k) + i % 4, ldb = (b_t ? k : n) + 3 * (i % 2);
-    *c = (Case){0};
-    const float *a = ref_normal(&c->arena, a_t ? k : m, lda, 1 + (uint64_t)i).data;
-    const float *b = ref_normal(&c->arena, b_t ? n : k, ldb, 50 + (uint64_t)i).data;
-    float       *out = ref_normal(&c->arena, m, ldc, 90 + (uint64_t)i).data;
-    c->p = (MatrixProduct){m, n, k, SIZES[i].alpha, SIZES[i].beta, a, b, lda, ldb, ldc, a_t,
-                           b_t, out};
-    c->start = arena_alloc(&c->arena, m * ldc, sizeof *c->start);
-    c->want = arena_alloc(&c->arena, m * ldc, sizeof *c->want);
-    for (int64_t x = 0; x < m * ldc; x++)
-        c->want[x] = c->start[x] = out[x];
-    reference(c);
-    for (int64_t x = 0; x < m * ldc && c->p.beta == 0; x++)
-        if (x % ldc < n)
-            out[x] = NAN;
-}
-
-static bool agrees(const Case *c)
-{
-    const MatrixProduct *p = &c->p;
-    double worst = ref_worst(p->c, c->want, p->m * p->ldc);
-    if (!(worst <= 2 * c->loss + 1e-6) || !ref_guards_hold(p->c, p->m * p->ldc))
-        return false;
-    for (int64_t x = 0; x < p->m * p->ldc; x++)
-        if (x % p->ldc >= p->n && p->c[x] != c->start[x])
-            return false;
-    return true;
-}
-
 TEST(product_agrees_with_double)
 {
     Backend be;
     T_STATUS_OK(backend_open(&be, "cpu", 2));
     for (int i = 0; i < 4 * N_SIZES; i++) {
-        Case c;
-        case_open(&c, i % N_SIZES, i / N_SIZES % 2, i / N_SIZES / 2);
+        RefProduct c;
+        ref_product_open(&c, &SIZES[i % N_SIZES], i % N_SIZES, i / N_SIZES % 2,
+                         i / N_SIZES / 2);
+        c.p.c = ref_guarded(&c.arena, c.p.m * c.p.ldc);
+        memcpy(c.p.c, c.start, (size_t)(c.p.m * c.p.ldc) * sizeof *c.p.c);
         T_STATUS_OK(op_product(&be, &c.p));
-        if (!agrees(&c))
+        if (!ref_guards_hold(c.p.c, c.p.m * c.p.ldc) || !ref_product_agrees(&c, c.p.c))
             check_fail(__FILE__, __LINE__, "size %d, a_t %d, b_t %d", i % N_SIZES, c.p.a_t,
                        c.p.b_t);
         arena_close(&c.arena);
@@ -126,28 +64,15 @@ TEST(product_bits_depend_on_the_shape_alone)
 
 TEST(product_passes_nan_and_infinity)
 {
-    enum { M = 270, N = 40, K = 50 };
+    enum { M = 270, N = HURT_N, K = HURT_K };
     Arena   arena = {0};
     Backend be;
-    float  *a = ref_normal(&arena, M, K, 1).data, *b = ref_normal(&arena, K, N, 2).data;
-    float  *c = ref_normal(&arena, M, N, 3).data;
-    a[268 * K + 49] = NAN;
-    a[3 * K] = INFINITY;
-    b[20 * N + 39] = NAN;
-    c[5 * N + 6] = NAN;
+    float  *a, *b, *c;
+    ref_product_hurt(&arena, M, &a, &b, &c);
     T_STATUS_OK(backend_open(&be, "cpu", 2));
     MatrixProduct p = {M, N, K, 1, 1, a, b, K, N, N, false, false, c};
     T_STATUS_OK(op_product(&be, &p));
-    for (int64_t i = 0; i < M; i++)
-        for (int64_t j = 0; j < N; j++) {
-            float v = c[i * N + j];
-            if (i == 268 || j == 39 || (i == 5 && j == 6))
-                T_OK(isnan(v));
-            else if (i == 3)
-                T_OK(isinf(v) && (v > 0) == (b[j] > 0));
-            else
-                T_OK(isfinite(v));
-        }
+    T_OK(ref_product_hurts(c, b, M));
     p.alpha = p.beta = 0;  // reads neither
     T_STATUS_OK(op_product(&be, &p));
     for (int64_t i = 0; i < M * N; i++)
