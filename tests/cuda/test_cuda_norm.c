@@ -4,87 +4,43 @@
 #include <string.h>
 
 #include "tests/cuda/ref_cuda.h"
+#include "tests/kernels/ref_norm.h"
 #include "tests/kernels/ref_ops.h"
 #include "tests/kernels/ref_ssm.h"
 
 enum { T = 3 };
 static const float EPS = 1e-5f;
 
-typedef struct {
-    int64_t width, heads;
-    bool    centred, with_w, with_b, each;  // each: vectors of whole rows
-    float   mean;
-    int64_t shift;
-} Shape;
-
-/* The norm on the host and on the GPU. */
-static Status norms_of(Backend *be, Arena *a, const Shape *s, Norm *host, Norm *gpu)
+/* The same norm with its vectors on the GPU. */
+static Status send(Backend *be, Norm *gpu, const Norm *host, int64_t shift)
 {
-    int64_t n = s->each ? s->width * s->heads : s->width;
-    Tensor *to[2] = {&host->w, &host->b}, *there[2] = {&gpu->w, &gpu->b};
-    *host = *gpu = (Norm){.eps = EPS, .centred = s->centred};
+    const Tensor *from[2] = {&host->w, &host->b};
+    Tensor       *to[2] = {&gpu->w, &gpu->b};
+    *gpu = *host;
     for (int i = 0; i < 2; i++) {
         Tensor on;
-        if (!(i ? s->with_b : s->with_w))
+        if (!from[i]->data)
             continue;
-        *to[i] = tensor_1d(DTYPE_F32, ref_normal(a, 1, n, 21 + (uint64_t)i).data, n);
-        TRY(ref_cuda_tensor(be, &on, to[i]->data, 1, n, s->shift));
-        *there[i] = tensor_1d(DTYPE_F32, on.data, n);
+        TRY(ref_cuda_tensor(be, &on, from[i]->data, 1, tensor_count(from[i]), shift));
+        to[i]->data = on.data;
     }
     return OK;
 }
 
-static const float *vector_of(const Tensor *t, const Shape *s, int64_t h)
-{
-    const float *p = t->data;
-    return p ? p + (s->each ? h * s->width : 0) : NULL;
-}
-
-/* want [width] */
-static void ref_head(double *want, const float *x, const Norm *n, const Shape *s, int64_t h)
-{
-    static const float ONES[4100] = {[0 ... 4099] = 1};
-    const float *w = vector_of(&n->w, s, h), *b = vector_of(&n->b, s, h);
-    if (s->centred)
-        ref_layernorm(want, x, w, b, s->width, n->eps);
-    else
-        ref_rmsnorm(want, x, w ? w : ONES, s->width, n->eps);
-}
-
-/* Each value is within so many roundings: LayerNorm stays in double to the last, RMS rounds
- * its factor and two products. */
-static bool within_roundings(const float *y, const double *want, const Shape *s)
-{
-    double rounding = s->centred ? 0x1p-24 : 3 * 0x1p-24;
-    for (int64_t i = 0; i < s->width; i++) {
-        /* 1e-15: the last sum of a LayerNorm cancels */
-        if (!(fabs((double)y[i] - want[i]) <= fabs(want[i]) * rounding * 1.001 + 1e-15))
-            return false;
-    }
-    return true;
-}
-
-static void check_shape(Backend *be, const Shape *s)
+static void check_shape(Backend *be, const NormShape *s, int64_t shift)
 {
     Arena   arena = {0};
-    int64_t C = s->width * s->heads;
-    Tensor  in = ref_normal(&arena, T, C, 7), x, y;
+    Tensor  in = ref_norm_input(&arena, s, T), x, y;
+    int64_t C = in.shape[1];
     float  *got = ref_guarded(&arena, T * C), *again = ref_guarded(&arena, T * C);
-    double *want = arena_alloc(&arena, s->width, sizeof *want);
-    Norm    host, gpu;
+    Norm    host = ref_norm_of(&arena, s), gpu;
     bool    whole;
-    for (int64_t i = 0; i < T * C; i++)
-        ((float *)in.data)[i] += s->mean;
-    T_STATUS_OK(norms_of(be, &arena, s, &host, &gpu));
-    T_STATUS_OK(ref_cuda_tensor(be, &x, in.data, T, C, s->shift));
-    T_STATUS_OK(ref_cuda_empty(be, &y, T, C, (s->shift + 1) % 4));
+    T_STATUS_OK(send(be, &gpu, &host, shift));
+    T_STATUS_OK(ref_cuda_tensor(be, &x, in.data, T, C, shift));
+    T_STATUS_OK(ref_cuda_empty(be, &y, T, C, (shift + 1) % 4));
     T_STATUS_OK(op_norm(be, &y, &x, s->heads, &gpu));
     T_STATUS_OK(ref_cuda_read(be, got, &y, &whole));
-    T_OK(whole);
-    for (int64_t i = 0; i < T * s->heads; i++) {
-        ref_head(want, (float *)in.data + i * s->width, &host, s, i % s->heads);
-        T_OK(within_roundings(got + i * s->width, want, s));
-    }
+    T_OK(whole && ref_norm_agrees(got, &in, &host, s));
     T_STATUS_OK(op_norm(be, &x, &x, s->heads, &gpu));  // in place
     T_STATUS_OK(ref_cuda_read(be, again, &x, &whole));
     T_OK(whole && memcmp(got, again, (size_t)(T * C) * sizeof *got) == 0);
@@ -100,9 +56,9 @@ TEST(norm_agrees_with_double)
     for (size_t i = 0; i < sizeof WIDTHS / sizeof *WIDTHS; i++)
         for (int bits = 0; bits < 16; bits++) {
             ArenaMark mark = backend_mark(&be);
-            Shape     s = {WIDTHS[i], WIDTHS[i] > 1000 ? 1 : 3, bits & 1, bits & 2,
-                           (bits & 5) == 5, bits & 8, 0, (int64_t)i % 4};
-            check_shape(&be, &s);
+            NormShape s = {WIDTHS[i], WIDTHS[i] > 1000 ? 1 : 3, bits & 1, bits & 2,
+                           (bits & 5) == 5, bits & 8, 0};
+            check_shape(&be, &s, (int64_t)i % 4);
             backend_rewind(&be, mark);
         }
     backend_close(&be);
@@ -115,8 +71,8 @@ TEST(layernorm_survives_a_mean_of_10000_spreads)
     Backend be;
     T_GPU(&be);
     for (int64_t width = 64; width <= 4096; width *= 8) {
-        Shape s = {width, 1, true, true, true, false, 1e4f, 0};
-        check_shape(&be, &s);
+        NormShape s = {width, 1, true, true, true, false, 1e4f};
+        check_shape(&be, &s, 0);
     }
     backend_close(&be);
 }

@@ -3,76 +3,22 @@
 #include <string.h>
 
 #include "tests/check.h"
+#include "tests/kernels/ref_norm.h"
 #include "tests/kernels/ref_ops.h"
-#include "tests/kernels/ref_ssm.h"
 
 enum { T = 5 };
 static const float EPS = 1e-5f;
 
-typedef struct {
-    int64_t width, heads;
-    bool    centred, with_w, with_b, each;  // each: vectors of whole rows
-    float   mean;
-} Shape;
-
-static Norm norm_of(Arena *a, const Shape *s)
-{
-    int64_t n = s->each ? s->width * s->heads : s->width;
-    Norm    norm = {.eps = EPS, .centred = s->centred};
-    if (s->with_w)
-        norm.w = tensor_1d(DTYPE_F32, ref_normal(a, 1, n, 21).data, n);
-    if (s->with_b)
-        norm.b = tensor_1d(DTYPE_F32, ref_normal(a, 1, n, 22).data, n);
-    return norm;
-}
-
-static const float *vector_of(const Tensor *t, const Shape *s, int64_t h)
-{
-    const float *p = t->data;
-    return p ? p + (s->each ? h * s->width : 0) : NULL;
-}
-
-/* want [width] */
-static void ref_head(double *want, const float *x, const Norm *n, const Shape *s, int64_t h)
-{
-    static const float ONES[5120] = {[0 ... 5119] = 1};
-    const float *w = vector_of(&n->w, s, h), *b = vector_of(&n->b, s, h);
-    if (s->centred)
-        ref_layernorm(want, x, w, b, s->width, n->eps);
-    else
-        ref_rmsnorm(want, x, w ? w : ONES, s->width, n->eps);
-}
-
-/* Each value is within so many roundings: LayerNorm stays in double to the last, RMS rounds
- * its factor and two products. */
-static bool within_roundings(const float *y, const double *want, const Shape *s)
-{
-    double rounding = s->centred ? 0x1p-24 : 3 * 0x1p-24;
-    for (int64_t i = 0; i < s->width; i++) {
-        /* 1e-15: the last sum of a LayerNorm cancels */
-        if (!(fabs((double)y[i] - want[i]) <= fabs(want[i]) * rounding * 1.001 + 1e-15))
-            return false;
-    }
-    return true;
-}
-
-static void check_shape(const Shape *s)
+static void check_shape(const NormShape *s)
 {
     Arena   arena = {0};
     Backend be;
-    int64_t C = s->width * s->heads;
-    Tensor  x = ref_normal(&arena, T, C, 7), y = ref_empty(&arena, T, C);
-    Norm    n = norm_of(&arena, s);
-    double *want = arena_alloc(&arena, s->width, sizeof *want);
-    for (int64_t i = 0; i < T * C; i++)
-        ((float *)x.data)[i] += s->mean;
+    Tensor  x = ref_norm_input(&arena, s, T), y = ref_empty(&arena, T, x.shape[1]);
+    Norm    n = ref_norm_of(&arena, s);
     T_STATUS_OK(backend_open(&be, "cpu", 2));
     T_STATUS_OK(op_norm(&be, &y, &x, s->heads, &n));
-    for (int64_t i = 0; i < T * s->heads; i++) {
-        ref_head(want, (float *)x.data + i * s->width, &n, s, i % s->heads);
-        T_OK(within_roundings((float *)y.data + i * s->width, want, s));
-    }
-    T_OK(ref_guards_hold(y.data, T * C));
+    T_OK(ref_norm_agrees(y.data, &x, &n, s));
+    T_OK(ref_guards_hold(y.data, tensor_count(&y)));
     T_STATUS_OK(op_norm(&be, &x, &x, s->heads, &n));  // in place
     T_OK(memcmp(x.data, y.data, tensor_bytes(&y)) == 0);
     backend_close(&be);
@@ -85,7 +31,7 @@ TEST(norm_agrees_with_double)
     REF_EACH_ISA(isa)
     for (size_t i = 0; i < sizeof WIDTHS / sizeof *WIDTHS; i++)
         for (int bits = 0; bits < 16; bits++) {
-            Shape s = {WIDTHS[i], WIDTHS[i] > 1000 ? 1 : 3, bits & 1, bits & 2,
+            NormShape s = {WIDTHS[i], WIDTHS[i] > 1000 ? 1 : 3, bits & 1, bits & 2,
                        (bits & 5) == 5, bits & 8, 0};
             check_shape(&s);
         }
@@ -97,7 +43,7 @@ TEST(layernorm_survives_a_mean_of_10000_spreads)
 {
     REF_EACH_ISA(isa)
     for (int64_t width = 64; width <= 4096; width *= 8) {
-        Shape s = {width, 1, true, true, true, false, 1e4f};
+        NormShape s = {width, 1, true, true, true, false, 1e4f};
         check_shape(&s);
     }
 }
@@ -110,7 +56,7 @@ TEST(layernorm_of_equal_values_is_its_bias)
         Arena   arena = {0};
         Backend be;
         Tensor  x = ref_empty(&arena, 1, C), y = ref_empty(&arena, 1, C);
-        Norm    n = norm_of(&arena, &(Shape){C, 1, true, true, true, false, 0});
+        Norm    n = ref_norm_of(&arena, &(NormShape){C, 1, true, true, true, false, 0});
         for (int i = 0; i < C; i++)
             ((float *)x.data)[i] = 12345.678f;
         T_STATUS_OK(backend_open(&be, "cpu", 1));
@@ -132,7 +78,7 @@ TEST(rms_of_one_head_is_rmsnorm)
         Backend be;
         Tensor  x = ref_normal(&arena, T, C, 7);
         Tensor  a = ref_empty(&arena, T, C), b = ref_empty(&arena, T, C);
-        Norm    n = norm_of(&arena, &(Shape){C, 1, false, true, false, false, 0});
+        Norm    n = ref_norm_of(&arena, &(NormShape){C, 1, false, true, false, false, 0});
         T_STATUS_OK(backend_open(&be, "cpu", 1));
         T_STATUS_OK(op_norm(&be, &a, &x, 1, &n));
         T_STATUS_OK(op_rmsnorm(&be, &b, &x, &n.w, n.eps));
@@ -150,7 +96,7 @@ TEST(norm_bits_depend_on_the_head_alone)
     Tensor x = ref_normal(&arena, ROWS, C, 3), first = ref_empty(&arena, ROWS, C);
     Tensor y = ref_empty(&arena, ROWS, C), last = ref_empty(&arena, 1, W);
     for (int centred = 0; centred < 2; centred++) {
-        Norm n = norm_of(&arena, &(Shape){W, 1, centred, true, centred, false, 0});
+        Norm n = ref_norm_of(&arena, &(NormShape){W, 1, centred, true, centred, false, 0});
         bool started = false;
         REF_EACH_ISA(isa)
         for (int threads = 1; threads <= 3; threads++) {
