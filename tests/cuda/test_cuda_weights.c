@@ -497,6 +497,34 @@ TEST(codes_come_from_the_host)
     case_close(&c);
 }
 
+/* 8 MB of rounded weights and two rows more: what is on its way goes in pieces. One number a
+ * row of W, another in each. */
+TEST(weights_on_their_way_in_pieces_keep_their_rows)
+{
+    enum { ROWS = 2050, WIDTH = 2048 };
+    Arena   arena = {0};
+    Backend be;
+    Linear  linear;
+    Tensor  x, y;
+    bool    whole;
+    T_GPU(&be);
+    float *w = arena_alloc(&arena, ROWS * WIDTH, sizeof *w), *ones = ref_guarded(&arena, WIDTH);
+    float *got = ref_guarded(&arena, ROWS);
+    for (int n = 0; n < ROWS; n++)
+        w[n * WIDTH + n % WIDTH] = (float)(1 + n % 127);
+    for (int k = 0; k < WIDTH; k++)
+        ones[k] = 1;
+    T_STATUS_OK(op_linear_pack(&be, &linear, w, NULL, ROWS, WIDTH, DTYPE_BF16));
+    T_STATUS_OK(ref_cuda_exact(&be, &x, ones, 1, WIDTH));
+    T_STATUS_OK(ref_cuda_empty(&be, &y, 1, ROWS, 0));
+    T_STATUS_OK(op_linear(&be, &y, &x, &linear));
+    T_STATUS_OK(ref_cuda_read(&be, got, &y, &whole));
+    for (int n = 0; n < ROWS; n++)
+        T_OK(got[n] == (float)(1 + n % 127));
+    backend_close(&be);
+    arena_close(&arena);
+}
+
 TEST(no_room_at_all_is_said)
 {
     Case c = {0};
