@@ -6,23 +6,6 @@
 #include "kernels/half.h"
 #include "tests/cuda/ref_cuda_case.h"
 
-/* Largest error of all sequences, relative to the largest output. */
-static double case_error(Case *c)
-{
-    double worst = 0;
-    for (int64_t b = 0; b < c->shape.n_sequences; b++) {
-        RefMaps r;
-        Arena arena = {0};
-        if (ref_attention(&r, &arena, c, b) != OK)
-            return NAN;
-        double e = r.T ? ref_error(c, &r, b) : 0;
-        arena_close(&arena);
-        if (!(e <= worst))
-            worst = e;
-    }
-    return worst;
-}
-
 /* tol: as in tests/kernels/test_attention.c. A norm of nearly cancelled rows would multiply
  * errors without end: eps is large. */
 static void check_case(Backend *be, const CaseShape *shape, const CaseWide *wide, int64_t shift)
@@ -31,7 +14,7 @@ static void check_case(Backend *be, const CaseShape *shape, const CaseWide *wide
     T_STATUS_OK(case_init_wide(&c, shape, wide, 1));
     c.a.norm_eps = c.a.norm_eps >= 0 ? 0.1f : -1;
     T_STATUS_OK(ref_cuda_case_run(be, &c, shift));
-    T_NEAR(case_error(&c), 0, 2e-6);
+    T_NEAR(ref_case_error(&c), 0, 2e-6);
     arena_close(&c.arena);
 }
 
@@ -117,7 +100,7 @@ TEST(attention_lambda_of_each_row_and_norm_weight)
         c.a.norm_weight = weight;
         c.a.norm_eps = i == 1 ? -1 : 0.1f;
         T_STATUS_OK(ref_cuda_case_run(&be, &c, 0));
-        T_NEAR(case_error(&c), 0, 2e-6);
+        T_NEAR(ref_case_error(&c), 0, 2e-6);
         arena_close(&c.arena);
     }
     backend_close(&be);
@@ -184,21 +167,6 @@ TEST(attention_of_equal_maps_cancels)
 
 /* --- data that hurts --- */
 
-/* Heads first .. end of rows from .. to are NaN, all else is that of ref bit for bit. */
-static bool nan_within(const Case *c, const Case *ref, int64_t from, int64_t to, int64_t first,
-                       int64_t end)
-{
-    int64_t      H = c->out.shape[1], dv = c->out.shape[2];
-    const float *x = c->out.data, *y = ref->out.data;
-    for (int64_t i = 0; i < tensor_count(&c->out); i++) {
-        int64_t t = i / dv / H, h = i / dv % H;
-        bool    bad = t >= from && t < to && h >= first && h < end;
-        if (bad ? !isnan(x[i]) : x[i] != y[i])
-            return false;
-    }
-    return true;
-}
-
 /* A key or value that is no number spoils the queries that reach it, and no others: also where
  * it is the last or the first of 32 whose product with V would be one step. */
 TEST(attention_nan_key_stays_within_its_reach)
@@ -222,12 +190,12 @@ TEST(attention_nan_key_stays_within_its_reach)
         for (int j = 0; j < 9; j++)
             ((float *)c.v.data)[at * 9 + j] = bad[i % 3];
         T_STATUS_OK(ref_cuda_case_run(&be, &c, 0));
-        T_OK(nan_within(&c, &ref, from, end, 0, 2));
+        T_OK(ref_nan_within(&c, &ref, from, end, 0, 2));
         arena_close(&c.arena);
         T_STATUS_OK(case_init_wide(&c, &shape, &how, 19));
         ((float *)c.k.data)[at * 10] = NAN;
         T_STATUS_OK(ref_cuda_case_run(&be, &c, 0));
-        T_OK(nan_within(&c, &ref, from, end, 0, 2));
+        T_OK(ref_nan_within(&c, &ref, from, end, 0, 2));
         arena_close(&c.arena);
         arena_close(&ref.arena);
     }
@@ -255,7 +223,7 @@ TEST(attention_nan_query_or_lambda_spoils_its_heads_only)
         else
             lambda[30 * 4 + 3] = bad[i - 3];
         T_STATUS_OK(ref_cuda_case_run(&be, &c, 0));
-        T_OK(nan_within(&c, &ref, 30, 31, i == 0 || i == 2 ? 2 : 3, i == 0 ? 3 : 4));
+        T_OK(ref_nan_within(&c, &ref, 30, 31, i == 0 || i == 2 ? 2 : 3, i == 0 ? 3 : 4));
         arena_close(&c.arena);
         arena_close(&ref.arena);
     }
@@ -375,7 +343,7 @@ static void check_quantized(Backend *be, const CaseShape *shape, int bits, Logit
     c.a.logit_bits = bits;
     c.a.logit_scale = scale;
     T_STATUS_OK(ref_cuda_case_run(be, &c, 0));
-    T_NEAR(case_error(&c), 0, 2e-6);
+    T_NEAR(ref_case_error(&c), 0, 2e-6);
     arena_close(&c.arena);
 }
 
@@ -446,7 +414,7 @@ TEST(quantized_zeros_stay_zero)
     keys[3] = 1e-45f;  // its scale would be below the smallest float: 0
     for (int scale = 0; scale < N_SCALES; scale++) {
         T_STATUS_OK(run_keys(&be, &c, keys, (LogitScale)scale));
-        T_NEAR(case_error(&c), 0, 2e-6);  // the mean of the values so far
+        T_NEAR(ref_case_error(&c), 0, 2e-6);  // the mean of the values so far
         arena_close(&c.arena);
     }
     backend_close(&be);

@@ -319,3 +319,34 @@ double ref_error(const Case *c, const RefMaps *r, int64_t b)
     }
     return error / max;
 }
+
+double ref_case_error(const Case *c)
+{
+    double worst = 0;
+    for (int64_t b = 0; b < c->shape.n_sequences; b++) {
+        RefMaps r;
+        Arena   arena = {0};
+        if (ref_attention(&r, &arena, c, b) != OK)
+            return NAN;
+        double e = r.T ? ref_error(c, &r, b) : 0;
+        arena_close(&arena);
+        if (isnan(e))
+            return NAN;
+        worst = fmax(worst, e);
+    }
+    return worst;
+}
+
+bool ref_nan_within(const Case *c, const Case *ref, int64_t from, int64_t to, int64_t first,
+                    int64_t end)
+{
+    int64_t      H = c->out.shape[1], dv = c->out.shape[2];
+    const float *x = c->out.data, *y = ref->out.data;
+    for (int64_t i = 0; i < tensor_count(&c->out); i++) {
+        int64_t t = i / dv / H, h = i / dv % H;
+        bool    bad = t >= from && t < to && h >= first && h < end;
+        if (bad ? !isnan(x[i]) : x[i] != y[i])
+            return false;
+    }
+    return true;
+}

@@ -58,5 +58,10 @@ double ref_lambda(const Case *c, int64_t t, int64_t h);
 Status ref_attention(RefMaps *r, Arena *arena, const Case *c, int64_t b);
 /* Largest |out - ref| of sequence b over the largest |ref|; NaN if any is. */
 double ref_error(const Case *c, const RefMaps *r, int64_t b);
+/* The largest of all sequences. */
+double ref_case_error(const Case *c);
+/* Are heads first .. end of rows from .. to NaN, and all else that of ref bit for bit? */
+bool ref_nan_within(const Case *c, const Case *ref, int64_t from, int64_t to, int64_t first,
+                    int64_t end);
 
 #endif

@@ -9,23 +9,6 @@
 #include "tests/kernels/ref_attention.h"
 #include "tests/kernels/ref_numbers.h"
 
-/* Largest error of all sequences, relative to the largest output. */
-static double case_error(Case *c)
-{
-    double worst = 0;
-    for (int64_t b = 0; b < c->shape.n_sequences; b++) {
-        RefMaps r;
-        Arena arena = {0};
-        if (ref_attention(&r, &arena, c, b) != OK)
-            return NAN;
-        double e = ref_error(c, &r, b);
-        arena_close(&arena);
-        if (!(e <= worst))
-            worst = e;
-    }
-    return worst;
-}
-
 /* Lengths on both sides of tiles of queries (48) and keys (128, panels of 64),
  * with and without a cache before them. */
 static const CaseShape SHAPES[] = {
@@ -55,7 +38,7 @@ static void check_shapes(Dtype dtype, double tol)
             T_STATUS_OK(case_init(&c, &SHAPES[i], (uint64_t)i + 1));
             c.a.dtype = dtype;
             T_STATUS_OK(case_run(&c, 2));
-            T_NEAR(case_error(&c), 0, tol);
+            T_NEAR(ref_case_error(&c), 0, tol);
             T_OK(case_guard_intact(&c));
             arena_close(&c.arena);
         }
@@ -125,7 +108,7 @@ TEST(attention_norm_weight_and_no_norm)
         c.a.norm_weight = weight;
         c.a.norm_eps = with ? 0.5f : -1;
         T_STATUS_OK(case_run(&c, 2));
-        T_NEAR(case_error(&c), 0, 2e-6);
+        T_NEAR(ref_case_error(&c), 0, 2e-6);
         arena_close(&c.arena);
     }
 }
@@ -414,6 +397,6 @@ TEST(attention_reports_missing_memory)
     }
     arena_fail_at(0);
     T_OK(s == OK && failures > 5);
-    T_NEAR(case_error(&c), 0, 1);
+    T_NEAR(ref_case_error(&c), 0, 1);
     arena_close(&c.arena);
 }
