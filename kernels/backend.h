@@ -4,7 +4,9 @@
  * shapes once and then call the table; all tensors of an op live in the memory
  * of its backend. Activations are f32. A Linear made as bf16 rounds its input
  * to bf16 and sums in f32. Every op is deterministic: the result depends
- * neither on the number of threads nor on the other rows of a batch. */
+ * neither on the number of threads nor on the other rows of a batch; but cuBLAS chooses
+ * the order of its sums by the shape, so on a GPU a row of a linear layer may differ in
+ * its last bits where T differs. */
 #ifndef DQ_BACKEND_H
 #define DQ_BACKEND_H
 
@@ -190,6 +192,8 @@ struct Backend {
     const BackendOps *ops;
     Arena             arena;      // host side memory of the backend
     int               n_threads;
+    bool              tf32;       // set by the owner: a GPU may round the inputs of f32 linear
+                                  //   layers to 11 bits (TF32)
     const char       *device;     // for people: "cpu", "cuda:0 NVIDIA H200"
     const char       *no_gpu;     // of "auto": why it took the CPU; NULL: it took a GPU, or this
                                   //   program was built without

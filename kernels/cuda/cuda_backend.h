@@ -49,7 +49,6 @@ typedef struct {
     CudaBlas    *blas;             // NULL before its first use
     CudaStream  *weights;          // of linear layers; NULL: none yet
     CudaTwin    *twin;             // of the tensor rounded last; NULL: none is wanted
-    bool         tf32;             // products of f32 layers round to TF32, where asked for
 } CudaState;
 
 static inline CudaState *cuda_state(Backend *be)

@@ -240,7 +240,7 @@ static Status by_panels(Backend *be, const CodesProduct *p, const void *x, int64
         g.b = panel, g.ldb = k_pad, g.b_t = true;
         g.c = p->y + n0, g.ldc = p->ldy;
         g.half = half;
-        g.tf32 = !half && cuda_state(be)->tf32;
+        g.tf32 = !half && be->tf32;
         g.alpha = 1, g.beta = p->w.bias ? 1.0f : 0.0f;
         TRY(cuda_gemm(be, &g));
     }

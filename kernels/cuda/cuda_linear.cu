@@ -3,7 +3,7 @@
  * shapes  x [T,K], y [T,N] f32, W [N,stride] as cuda_linear_pack.c leaves it; any T, N, K
  * cost    2 T N K flops. T == 1 reads all of W: bound by memory; from T of some hundreds on by
  *         the multipliers
- * types   f32 by cuBLAS in f32 (TF32 only where CudaState.tf32 asks for it); bf16: x is rounded
+ * types   f32 by cuBLAS in f32 (TF32 only where Backend.tf32 asks for it); bf16: x is rounded
  *         once, cuBLAS multiplies bf16 and sums in f32; codes: cuda_codes.h
  * launch  T > 1: rounding [T,K], rows of bias [T,N], cuBLAS with beta 1. T == 1: a warp for
  *         each row of W, which rounds x as it goes; eight rows a block, 16 bytes a load of
@@ -183,7 +183,7 @@ static Status many_rows(Backend *be, float *y, const CudaInput *in, const void *
     g.b = w, g.ldb = cuda_linear_stride(in->w->dtype, in->w->k), g.b_t = true;
     g.c = y, g.ldc = n;
     g.half = in->w->dtype == DTYPE_BF16;
-    g.tf32 = !g.half && cuda_state(be)->tf32;
+    g.tf32 = !g.half && be->tf32;
     g.alpha = 1, g.beta = bias ? 1.0f : 0.0f;
     if (bias)
         TRY(write_bias(be, y, bias, T, n));

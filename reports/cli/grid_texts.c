@@ -236,7 +236,8 @@ static Status write_settings(Grid *g, GridModel *m)
     textbuf_init(&b, &m->arena);
     textbuf_printf(&b, "model %s, sizes and times %016llx\n", m->path,
                    (unsigned long long)print_of(m->reader.model.path));
-    textbuf_printf(&b, "dtype %s on %s\n", s->dtype ? s->dtype : "f32", or_auto(s->device));
+    textbuf_printf(&b, "dtype %s%s on %s\n", s->dtype ? s->dtype : "f32",
+                   s->tf32 ? " as TF32" : "", or_auto(s->device));
     textbuf_printf(&b, "--context %lld\n",
                    (long long)session_context(g->se, &m->reader.model.config));
     textbuf_printf(&b, "--bos %s\n", or_auto(s->bos));

@@ -69,6 +69,7 @@ Status session_backend(Backend *be, Session *se)
     TRY(backend_open(be, s->device ? s->device : "auto", (int)s->threads));
     if (s->device_memory > 0)
         backend_limit(be, (size_t)s->device_memory);
+    be->tf32 = s->tf32;
     say_no_gpu(se, be);
     return OK;
 }

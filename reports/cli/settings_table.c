@@ -181,6 +181,8 @@ const OptionRow settings_options[] = {
      "they are needed (default: all that is free)"},
     {"dtype", 0, RUN, OPT_CHOICE, AT(dtype), "f32|bf16", 0, 0,
      "numbers in products (default f32, exact; bf16 is faster on GPUs, and CPUs that have it)"},
+    {"tf32", 0, RUN | VERB_QUANTIZE, OPT_FLAG, AT(tf32), NULL, 0, 0,
+     "let a GPU round what --dtype f32 multiplies to TF32, 11 bits: faster, not exact"},
     {"threads", 0, RUN | VERB_QUANTIZE, OPT_INT, AT(threads), "N", 1, 4096,
      "threads to use (default: all cores)"},
     {"json", 0, 0, OPT_FLAG, AT(json), NULL, 0, 0, "print results as JSON"},

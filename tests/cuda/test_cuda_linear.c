@@ -199,7 +199,7 @@ TEST(tf32_is_a_little_off_at_most)
     bool whole;
     T_GPU(&c.be);
     T_STATUS_OK(case_open(&c, 9, DTYPE_F32));
-    cuda_state(&c.be)->tf32 = true;
+    c.be.tf32 = true;
     T_STATUS_OK(op_linear(&c.be, &c.y, &c.x, &c.linear));
     T_STATUS_OK(ref_cuda_read(&c.be, c.got, &c.y, &whole));
     T_OK(whole);
