@@ -69,27 +69,54 @@ static Status round_on(Backend *be, Tensor *x, const RowRounding *r)
     return op_fakequant_rows(be, x, &batch, r);
 }
 
+static const RowRounding EACH = {8, false, false};
+
+/* c's weights and its inputs, just rounded, on the GPU. */
+static Status prepare(Backend *be, const Case *c, Linear *w, Tensor *x, Dtype dtype,
+                      const RowRounding *r, int64_t shift)
+{
+    TRY(op_linear_codes(be, w, &c->codes, c->bias, dtype));
+    TRY(ref_cuda_tensor(be, x, c->x, c->T, c->codes.k, shift));
+    return round_on(be, x, r);
+}
+
+/* *got: their product [T,N], in memory of c->arena. */
+static Status multiply(Backend *be, Case *c, float **got, const Linear *w, const Tensor *x,
+                       int64_t shift)
+{
+    Tensor y;
+    bool   whole;
+    *got = ref_guarded(&c->arena, c->T * c->codes.n);
+    TRY(ref_cuda_empty(be, &y, c->T, c->codes.n, shift));
+    TRY(op_linear(be, &y, x, w));
+    TRY(ref_cuda_read(be, *got, &y, &whole));
+    return whole ? OK : STATUS(ERR_RANGE, "something was written beside y");
+}
+
+/* The same of inputs rounded row by row. */
+static Status product(Backend *be, Case *c, float **got, Dtype dtype)
+{
+    Linear w;
+    Tensor x;
+    TRY(prepare(be, c, &w, &x, dtype, &EACH, 0));
+    return multiply(be, c, got, &w, &x, 0);
+}
+
 static void check_bits(Backend *be, int64_t T, int64_t N, int64_t K, int i)
 {
     RowRounding r = {8, i % 3 == 1, i % 3 == 2};
     Case        c;
     Linear      w;
-    Tensor      x, y;
-    bool        whole;
+    Tensor      x;
+    float      *got;
     ArenaMark   mark = backend_mark(be);
     case_open(&c, T, N, K, i % 2);
     if (i % 4 == 0)
         memset(c.x, 0, (size_t)K * sizeof *c.x);
     round_inputs(&c, &r);
-    float *got = ref_guarded(&c.arena, T * N);
-    T_STATUS_OK(op_linear_codes(be, &w, &c.codes, c.bias, i % 2 ? DTYPE_F32 : DTYPE_BF16));
-    T_STATUS_OK(ref_cuda_tensor(be, &x, c.x, T, K, i % 3));
-    T_STATUS_OK(round_on(be, &x, &r));
+    T_STATUS_OK(prepare(be, &c, &w, &x, i % 2 ? DTYPE_F32 : DTYPE_BF16, &r, i % 3));
     for (int again = 0; again < 2; again++) {
-        T_STATUS_OK(ref_cuda_empty(be, &y, T, N, i % 3));
-        T_STATUS_OK(op_linear(be, &y, &x, &w));
-        T_STATUS_OK(ref_cuda_read(be, got, &y, &whole));
-        T_OK(whole);
+        T_STATUS_OK(multiply(be, &c, &got, &w, &x, i % 3));
         for (int64_t t = 0; t < T; t++)
             for (int64_t n = 0; n < N; n++)
                 T_OK(got[t * N + n] == want(&c, t, n));
@@ -113,29 +140,26 @@ TEST(whole_numbers_have_every_bit)
 }
 
 /* All codes at an end of their range: the largest sum that there is of so many. */
+static void case_open_ends(Case *c, int64_t T, int64_t N, int64_t K)
+{
+    case_open(c, T, N, K, false);
+    int8_t *codes = arena_alloc(&c->arena, N * K, 1);
+    memset(codes, -128, (size_t)(N * K));
+    c->codes.codes = codes;
+    for (int64_t i = 0; i < T * K; i++)
+        c->x[i] = i < K ? -3 : 5;
+}
+
 TEST(whole_numbers_hold_the_largest_sums)
 {
     enum { T = 2, N = 33, K = 2048 };
     Case    c;
     Backend be;
-    Linear  w;
-    Tensor  x, y;
-    bool    whole;
+    float  *got;
     T_GPU(&be);
-    case_open(&c, T, N, K, false);
-    int8_t *codes = arena_alloc(&c.arena, N * K, 1);
-    memset(codes, -128, N * K);
-    c.codes.codes = codes;
-    for (int64_t i = 0; i < T * K; i++)
-        c.x[i] = i < K ? -3 : 5;
-    round_inputs(&c, &(RowRounding){8, false, false});
-    float *got = ref_guarded(&c.arena, T * N);
-    T_STATUS_OK(op_linear_codes(&be, &w, &c.codes, NULL, DTYPE_F32));
-    T_STATUS_OK(ref_cuda_tensor(&be, &x, c.x, T, K, 0));
-    T_STATUS_OK(ref_cuda_empty(&be, &y, T, N, 0));
-    T_STATUS_OK(round_on(&be, &x, &(RowRounding){8, false, false}));
-    T_STATUS_OK(op_linear(&be, &y, &x, &w));
-    T_STATUS_OK(ref_cuda_read(&be, got, &y, &whole));
+    case_open_ends(&c, T, N, K);
+    round_inputs(&c, &EACH);
+    T_STATUS_OK(product(&be, &c, &got, DTYPE_F32));
     for (int64_t i = 0; i < T * N; i++)
         T_OK(got[i] == want(&c, i / N, i % N));
     T_OK(got[0] == c.x_scales[0] * (c.codes.scales[0] * (127 * 128 * (float)K)));
@@ -149,23 +173,10 @@ TEST(rows_too_long_for_whole_numbers)
     enum { T = 2, N = 3, K = 140000 };
     Case    c;
     Backend be;
-    Linear  w;
-    Tensor  x, y;
-    bool    whole;
+    float  *got;
     T_GPU(&be);
-    case_open(&c, T, N, K, false);
-    int8_t *codes = arena_alloc(&c.arena, N * K, 1);
-    memset(codes, -128, N * K);
-    c.codes.codes = codes;
-    for (int64_t i = 0; i < T * K; i++)
-        c.x[i] = i < K ? -3 : 5;
-    float *got = ref_guarded(&c.arena, T * N);
-    T_STATUS_OK(op_linear_codes(&be, &w, &c.codes, NULL, DTYPE_BF16));
-    T_STATUS_OK(ref_cuda_tensor(&be, &x, c.x, T, K, 0));
-    T_STATUS_OK(ref_cuda_empty(&be, &y, T, N, 0));
-    T_STATUS_OK(round_on(&be, &x, &(RowRounding){8, false, false}));
-    T_STATUS_OK(op_linear(&be, &y, &x, &w));
-    T_STATUS_OK(ref_cuda_read(&be, got, &y, &whole));
+    case_open_ends(&c, T, N, K);
+    T_STATUS_OK(product(&be, &c, &got, DTYPE_BF16));
     for (int64_t i = 0; i < T * N; i++) {
         double want_of_it = (double)c.x[i / N * K] * -128 * (double)c.codes.scales[i % N] * K;
         T_NEAR(got[i], want_of_it, 0.01 * fabs(want_of_it));
@@ -179,20 +190,12 @@ TEST(whole_numbers_keep_nan_and_infinity_in_their_rows)
     enum { T = 5, N = 40, K = 70 };
     Case    c;
     Backend be;
-    Linear  w;
-    Tensor  x, y;
-    bool    whole;
+    float  *got;
     T_GPU(&be);
     case_open(&c, T, N, K, true);
     c.x[K + 3] = NAN;
     c.x[3 * K] = -INFINITY;
-    float *got = ref_guarded(&c.arena, T * N);
-    T_STATUS_OK(op_linear_codes(&be, &w, &c.codes, c.bias, DTYPE_BF16));
-    T_STATUS_OK(ref_cuda_tensor(&be, &x, c.x, T, K, 0));
-    T_STATUS_OK(ref_cuda_empty(&be, &y, T, N, 0));
-    T_STATUS_OK(round_on(&be, &x, &(RowRounding){8, false, false}));
-    T_STATUS_OK(op_linear(&be, &y, &x, &w));
-    T_STATUS_OK(ref_cuda_read(&be, got, &y, &whole));
+    T_STATUS_OK(product(&be, &c, &got, DTYPE_BF16));
     for (int64_t i = 0; i < T * N; i++)
         T_OK(i / N % 2 ? isnan(got[i]) : isfinite(got[i]));
     backend_close(&be);
@@ -207,12 +210,12 @@ enum { T = 6, N = 40, K = 80 };
 static void check_now(Backend *be, const Case *c, const Linear *w, const Tensor *x)
 {
     Arena   arena = {0};
-    int64_t rows = x->shape[0];
+    int64_t rows = x->shape[0], inputs = c->codes.k;
     Tensor  y;
     bool    whole;
-    float  *now = arena_alloc(&arena, rows * K, sizeof *now);
+    float  *now = arena_alloc(&arena, rows * inputs, sizeof *now);
     float  *got = ref_guarded(&arena, rows * N);
-    float  *decoded = arena_alloc(&arena, N * K, sizeof *decoded);
+    float  *decoded = arena_alloc(&arena, N * inputs, sizeof *decoded);
     codes_decode(decoded, &c->codes, 0, N);
     T_STATUS_OK(ref_cuda_empty(be, &y, rows, N, 0));
     T_STATUS_OK(op_linear(be, &y, x, w));
@@ -220,12 +223,12 @@ static void check_now(Backend *be, const Case *c, const Linear *w, const Tensor 
     T_STATUS_OK(ref_cuda_read(be, got, &y, &whole));
     for (int64_t i = 0; i < rows * N; i++) {
         double sum = 0, size = 0;
-        for (int64_t k = 0; k < K; k++) {
-            double term = (double)now[i / N * K + k] * decoded[i % N * K + k];
+        for (int64_t k = 0; k < inputs; k++) {
+            double term = (double)now[i / N * inputs + k] * decoded[i % N * inputs + k];
             sum += term;
             size += fabs(term);
         }
-        T_NEAR(got[i], sum, K * 0x1p-24 * size);
+        T_NEAR(got[i], sum, (double)inputs * 0x1p-24 * size);
     }
     arena_close(&arena);
 }
@@ -239,9 +242,7 @@ static void each_change(void (*change)(Backend *, Case *, Tensor *, const Linear
     Tensor  x;
     T_GPU(&be);
     case_open(&c, T, N, K, false);
-    T_STATUS_OK(op_linear_codes(&be, &w, &c.codes, NULL, DTYPE_F32));
-    T_STATUS_OK(ref_cuda_tensor(&be, &x, c.x, T, K, 0));
-    T_STATUS_OK(round_on(&be, &x, &(RowRounding){8, false, false}));
+    T_STATUS_OK(prepare(&be, &c, &w, &x, DTYPE_F32, &EACH, 0));
     change(&be, &c, &x, &w);
     backend_close(&be);
     arena_close(&c.arena);
@@ -294,7 +295,7 @@ static void write_by_product(Backend *be, Case *c, Tensor *x, const Linear *w)
     T_STATUS_OK(ref_cuda_exact(be, &a, sent, BEFORE + 1, 1));
     part = ref_part(&all, BEFORE, BEFORE + T);
     T_STATUS_OK(op_copy(be, &part, x));
-    T_STATUS_OK(round_on(be, &part, &(RowRounding){8, false, false}));
+    T_STATUS_OK(round_on(be, &part, &EACH));
     T_STATUS_OK(op_product(be, &(MatrixProduct){.m = BEFORE + 1, .n = 1, .k = 1, .alpha = 1,
                                                 .a = a.data, .b = a.data, .lda = 1, .ldb = 1,
                                                 .ldc = K, .c = all.data}));
@@ -328,7 +329,7 @@ static void give_memory_back(Backend *be, Case *c, Tensor *x, const Linear *w)
     check_now(be, c, w, x);
     T_STATUS_OK(ref_cuda_exact(be, &kept, sent, KEPT, K));
     T_STATUS_OK(ref_cuda_tensor(be, &other, c->x, T, K, 0));
-    T_STATUS_OK(round_on(be, &other, &(RowRounding){8, false, false}));
+    T_STATUS_OK(round_on(be, &other, &EACH));
     check_now(be, c, w, &other);
     T_STATUS_OK(backend_download(be, got, &kept));
     T_OK(memcmp(got, sent, KEPT * K * sizeof *got) == 0);
@@ -339,28 +340,12 @@ static void take_another_shape(Backend *be, Case *c, Tensor *x, const Linear *w)
 {
     Case   half;
     Linear narrow;
-    Tensor view = *x, y;
-    bool   whole;
-    float *got = ref_guarded(&c->arena, T * N), *now = ref_guarded(&c->arena, T * K);
-    (void)w;
+    Tensor view = *x;
+    (void)c, (void)w;
     case_open(&half, T, N, K / 2, false);
     view.shape[1] = K / 2;
-    float *decoded = ref_guarded(&c->arena, N * K / 2);
-    codes_decode(decoded, &half.codes, 0, N);
     T_STATUS_OK(op_linear_codes(be, &narrow, &half.codes, NULL, DTYPE_F32));
-    T_STATUS_OK(ref_cuda_empty(be, &y, T, N, 0));
-    T_STATUS_OK(op_linear(be, &y, &view, &narrow));
-    T_STATUS_OK(ref_cuda_read(be, got, &y, &whole));
-    T_STATUS_OK(backend_download(be, now, x));
-    for (int64_t i = 0; i < T * N; i++) {
-        double sum = 0, size = 0;
-        for (int64_t k = 0; k < K / 2; k++) {
-            double term = (double)now[i / N * K / 2 + k] * decoded[i % N * K / 2 + k];
-            sum += term;
-            size += fabs(term);
-        }
-        T_NEAR(got[i], sum, K * 0x1p-24 * size);
-    }
+    check_now(be, &half, &narrow, &view);
     arena_close(&half.arena);
 }
 
@@ -374,15 +359,13 @@ TEST(weights_with_offsets_keep_them)
     T_GPU(&be);
     case_open(&c, T, N, K, false);
     c.codes.offsets = ref_normal(&c.arena, 1, N, 77).data;
-    T_STATUS_OK(op_linear_codes(&be, &w, &c.codes, NULL, DTYPE_F32));
-    T_STATUS_OK(ref_cuda_tensor(&be, &x, c.x, T, K, 0));
-    T_STATUS_OK(round_on(&be, &x, &(RowRounding){8, false, false}));
+    T_STATUS_OK(prepare(&be, &c, &w, &x, DTYPE_F32, &EACH, 0));
     check_now(&be, &c, &w, &x);
     Case   whole;  // that wants codes of inputs
     Linear other;
     case_open(&whole, T, N, K, false);
     T_STATUS_OK(op_linear_codes(&be, &other, &whole.codes, NULL, DTYPE_F32));
-    T_STATUS_OK(round_on(&be, &x, &(RowRounding){8, false, false}));
+    T_STATUS_OK(round_on(&be, &x, &EACH));
     check_now(&be, &c, &w, &x);
     backend_close(&be);
     arena_close(&whole.arena);
