@@ -54,6 +54,9 @@ foreach(source ${sources})
     add_test(NAME cusim.${test} COMMAND ${test})
     set_tests_properties(cusim.${test} PROPERTIES TIMEOUT 1200 LABELS cusim
       ENVIRONMENT "LD_LIBRARY_PATH=${cusim};ASAN_OPTIONS=detect_leaks=1")
+    if(DQ_SANITIZE)  # approximate functions off by 2 ulp
+      set_property(TEST cusim.${test} APPEND PROPERTY ENVIRONMENT CUSIM_FUZZ=1)
+    endif()
     if(test IN_LIST whole)
       set_property(TEST cusim.${test} APPEND PROPERTY ENVIRONMENT CUSIM_CHECK=bounds)
     endif()
@@ -66,5 +69,12 @@ target_compile_definitions(test_cuda_cli PRIVATE DQ_LOSE="$<TARGET_FILE:lose>")
 if(NOT DQ_SANITIZE)
   add_test(NAME cuda.budget COMMAND bash ${CMAKE_SOURCE_DIR}/tests/cuda/budget.sh ${DQ_NVCC})
   set_tests_properties(cuda.budget PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 1800 LABELS cuda)
+endif()
+if(cusim)
+  add_test(NAME cusim.card_too_old COMMAND diffquant analyze ${CMAKE_SOURCE_DIR}/tests/pair/diff
+    --device cuda --max-tokens 64)
+  set_tests_properties(cusim.card_too_old PROPERTIES LABELS cusim
+    ENVIRONMENT "LD_LIBRARY_PATH=${cusim};CUSIM_ARCH=75"
+    PASS_REGULAR_EXPRESSION "has compute capability 7.5, the kernels need 8.0; use --device cpu")
 endif()
 include(${CMAKE_SOURCE_DIR}/tests/bench/cuda/bench.cmake)
