@@ -59,6 +59,8 @@ typedef struct {
 
 static Status case_open(Case *c)
 {
+    *c = (Case){0};
+    TRY(backend_open(&c->be, "cuda", 1));
     for (int i = 0; i < LAYERS; i++)
         c->w[i] = ref_normal(&c->arena, N, N, 1 + (uint64_t)i).data;
     ARENA_NEW(c->got, &c->arena, LAYERS * T * N);
@@ -115,24 +117,49 @@ static void limit(Case *c, size_t bytes)
     st->limit = 2 * (st->held + bytes);
 }
 
-/* What all layers give where all of them stay, the measure of the others. */
-static Status staying(Case *c, float *want)
+/* With room for no more; all are packed. */
+static Status case_open_within(Case *c, size_t bytes)
+{
+    TRY(case_open(c));
+    limit(c, bytes);
+    return pack(c);
+}
+
+static float want[LAYERS * T * N];
+
+/* What all layers give where all of them stay, the measure of the others, into want. */
+static Status case_open_staying(Case *c)
 {
     TRY(case_open(c));
     TRY(pack(c));
     TRY(pass(c));
     TRY(read(c));
-    memcpy(want, c->got, LAYERS * T * N * sizeof *want);
+    memcpy(want, c->got, sizeof want);
     return OK;
 }
 
-static float want[LAYERS * T * N];
+static Status measure(void)
+{
+    Case   c;
+    Status s = case_open_staying(&c);
+    case_close(&c);
+    return s;
+}
+
+static Status pass_as_wanted(Case *c)
+{
+    TRY(pass(c));
+    TRY(read(c));
+    if (memcmp(c->got, want, sizeof want) != 0)
+        FAIL(ERR_RANGE, "a pass gives other numbers than where all layers stay");
+    return OK;
+}
 
 TEST(weights_stay_where_there_is_room)
 {
-    Case c = {0};
-    T_GPU(&c.be);
-    T_STATUS_OK(staying(&c, want));
+    Case c;
+    T_GPU_THERE();
+    T_STATUS_OK(case_open_staying(&c));
     T_OK(on_device(&c) == LAYERS);
     T_OK(isfinite(want[LAYERS * T * N - 1]));
     case_close(&c);
@@ -142,23 +169,17 @@ TEST(weights_stay_where_there_is_room)
 /* However many of them stay, several passes give the bits that they give when all do. */
 static void check_limit(size_t bytes, int stay, bool pinned)
 {
-    Case c = {0};
-    T_GPU(&c.be);
-    T_STATUS_OK(staying(&c, want));
-    case_close(&c);
-    c = (Case){0};
-    T_GPU(&c.be);
+    Case c;
+    T_GPU_THERE();
+    T_STATUS_OK(measure());
     T_STATUS_OK(case_open(&c));
     limit(&c, bytes);
     no_pinned = !pinned;
     T_STATUS_OK(pack(&c));
     no_pinned = false;
     T_OK(on_device(&c) == stay);
-    for (int i = 0; i < 3; i++) {
-        T_STATUS_OK(pass(&c));
-        T_STATUS_OK(read(&c));
-        T_OK(memcmp(c.got, want, sizeof want) == 0);
-    }
+    for (int i = 0; i < 3; i++)
+        T_STATUS_OK(pass_as_wanted(&c));
     T_OK(cuda_state(&c.be)->held <= cuda_state(&c.be)->limit);
     case_close(&c);
     T_OK(n_pinned == 0);
@@ -181,15 +202,10 @@ TEST(weights_come_from_memory_that_is_not_pinned)
  * shows. */
 TEST(many_passes_run_behind_each_other)
 {
-    Case c = {0};
-    T_GPU(&c.be);
-    T_STATUS_OK(staying(&c, want));
-    case_close(&c);
-    c = (Case){0};
-    T_GPU(&c.be);
-    T_STATUS_OK(case_open(&c));
-    limit(&c, BYTES);
-    T_STATUS_OK(pack(&c));
+    Case c;
+    T_GPU_THERE();
+    T_STATUS_OK(measure());
+    T_STATUS_OK(case_open_within(&c, BYTES));
     for (int i = 0; i < 4; i++)
         T_STATUS_OK(pass(&c));
     /* What copies do not wait for has now not happened. */
@@ -203,11 +219,9 @@ TEST(many_passes_run_behind_each_other)
  * the next is under way. Two that take turns, as two heads do, are both there. */
 TEST(weights_come_once_a_pass)
 {
-    Case c = {0};
-    T_GPU(&c.be);
-    T_STATUS_OK(case_open(&c));
-    limit(&c, BYTES);
-    T_STATUS_OK(pack(&c));
+    Case c;
+    T_GPU_THERE();
+    T_STATUS_OK(case_open_within(&c, BYTES));
     n_to_device = 0;
     T_STATUS_OK(pass(&c));
     T_OK(n_to_device == LAYERS);
@@ -227,15 +241,12 @@ TEST(weights_come_once_a_pass)
 /* Any order of use, with a guess that is wrong most of the time. */
 TEST(any_order_gives_the_same)
 {
-    Case     c = {0}, all = {0};
+    Case     c, all;
     uint64_t seed = 3;
     float    one[T * N], other[T * N];
-    T_GPU(&c.be);
-    T_GPU(&all.be);
-    T_STATUS_OK(staying(&all, want));
-    T_STATUS_OK(case_open(&c));
-    limit(&c, 3 * BYTES);
-    T_STATUS_OK(pack(&c));
+    T_GPU_THERE();
+    T_STATUS_OK(case_open_staying(&all));
+    T_STATUS_OK(case_open_within(&c, 3 * BYTES));
     T_OK(on_device(&c) == 1);
     for (int round = 0; round < 20; round++) {
         int i = 1 + (int)((check_uniform(&seed) + 1) / 2 * (LAYERS - 1));
@@ -258,15 +269,12 @@ TEST(any_order_gives_the_same)
  * moves nobody. */
 TEST(large_matrices_stay_before_small_ones)
 {
-    Case   c = {0};
+    Case   c;
     Linear large, small;
     Tensor y;
     bool   whole;
-    T_GPU(&c.be);
-    T_STATUS_OK(staying(&c, want));
-    case_close(&c);
-    c = (Case){0};
-    T_GPU(&c.be);
+    T_GPU_THERE();
+    T_STATUS_OK(measure());
     T_STATUS_OK(case_open(&c));
     float *w = ref_normal(&c.arena, 5 * N, N, 50).data;
     T_STATUS_OK(ref_cuda_empty(&c.be, &y, T, 5 * N, 0));
@@ -294,10 +302,10 @@ TEST(large_matrices_stay_before_small_ones)
 
 TEST(weights_make_room_for_activations)
 {
-    Case   c = {0};
+    Case   c;
     Tensor big;
-    T_GPU(&c.be);
-    T_STATUS_OK(staying(&c, want));
+    T_GPU_THERE();
+    T_STATUS_OK(case_open_staying(&c));
     CudaState *st = cuda_state(&c.be);
     cuda_trim(st);
     st->limit = st->held + BYTES;
@@ -308,9 +316,7 @@ TEST(weights_make_room_for_activations)
             "out of memory on the GPU: a tensor [82944] of F32");
     T_STATUS_OK(backend_tensor(&c.be, &big, 1, (int64_t[]){1}));
     st->limit += 2 * BYTES;
-    T_STATUS_OK(pass(&c));
-    T_STATUS_OK(read(&c));
-    T_OK(memcmp(c.got, want, sizeof want) == 0);
+    T_STATUS_OK(pass_as_wanted(&c));
     case_close(&c);
     T_OK(n_pinned == 0);
 }
@@ -319,9 +325,9 @@ TEST(weights_make_room_for_activations)
 TEST(rewind_gives_weights_back)
 {
     for (int tight = 0; tight < 2; tight++) {
-        Case   c = {0};
+        Case   c;
         Linear more[3];
-        T_GPU(&c.be);
+        T_GPU_THERE();
         T_STATUS_OK(case_open(&c));
         if (tight)
             limit(&c, 3 * BYTES + 9999);
@@ -341,31 +347,32 @@ TEST(rewind_gives_weights_back)
         cuda_trim(cuda_state(&c.be));
         T_OK(n_pinned == pinned && cuda_state(&c.be)->held == held);
         memcpy(want, c.got, sizeof want);
-        T_STATUS_OK(pass(&c));
-        T_STATUS_OK(read(&c));
-        T_OK(memcmp(c.got, want, sizeof want) == 0);
+        T_STATUS_OK(pass_as_wanted(&c));
         case_close(&c);
         T_OK(n_pinned == 0);
     }
 }
 
+/* The first two layers of one input, where all stay, into want. */
+static Status case_open_two(Case *c)
+{
+    TRY(case_open_staying(c));
+    for (int i = 0; i < 2; i++)
+        TRY(op_linear(&c->be, &c->y[i], &c->x, &c->layer[i]));
+    TRY(read(c));
+    memcpy(want, c->got, sizeof want);
+    return OK;
+}
+
 /* A matrix that takes the place of one given back, in both memories, is another one. */
 TEST(a_slot_forgets_what_was_given_back)
 {
-    Case   c = {0};
+    Case   c;
     Linear own[2];
-    T_GPU(&c.be);
-    T_STATUS_OK(staying(&c, want));
-    for (int i = 0; i < 2; i++)
-        T_STATUS_OK(op_linear(&c.be, &c.y[i], &c.x, &c.layer[i]));
-    T_STATUS_OK(read(&c));
-    memcpy(want, c.got, sizeof want);
+    T_GPU_THERE();
+    T_STATUS_OK(case_open_two(&c));
     case_close(&c);
-    c = (Case){0};
-    T_GPU(&c.be);
-    T_STATUS_OK(case_open(&c));
-    limit(&c, BYTES);
-    T_STATUS_OK(pack(&c));
+    T_STATUS_OK(case_open_within(&c, BYTES));
     T_OK(on_device(&c) == 0);
     ArenaMark mark = backend_mark(&c.be);
     for (int i = 0; i < 2; i++) {
@@ -385,18 +392,11 @@ TEST(a_slot_forgets_what_was_given_back)
 /* The same of a matrix that another backend lends, which does not say when it goes. */
 TEST(a_slot_forgets_what_was_lent)
 {
-    Case   c = {0}, lender = {0};
+    Case   c, lender;
     Linear lent[2];
-    T_GPU(&c.be);
-    T_GPU(&lender.be);
-    T_STATUS_OK(staying(&c, want));
-    for (int i = 0; i < 2; i++)
-        T_STATUS_OK(op_linear(&c.be, &c.y[i], &c.x, &c.layer[i]));
-    T_STATUS_OK(read(&c));
-    memcpy(want, c.got, sizeof want);
-    T_STATUS_OK(case_open(&lender));
-    limit(&lender, BYTES);
-    T_STATUS_OK(pack(&lender));
+    T_GPU_THERE();
+    T_STATUS_OK(case_open_two(&c));
+    T_STATUS_OK(case_open_within(&lender, BYTES));
     ArenaMark mark = backend_mark(&lender.be);
     for (int i = 0; i < 2; i++) {
         T_STATUS_OK(op_linear_pack(&lender.be, &lent[i], c.w[i], NULL, N, N, DTYPE_F32));
@@ -414,9 +414,9 @@ TEST(a_slot_forgets_what_was_lent)
 
 TEST(weights_take_the_place_of_memory_that_waits)
 {
-    Case   c = {0};
+    Case   c;
     Tensor big;
-    T_GPU(&c.be);
+    T_GPU_THERE();
     T_STATUS_OK(case_open(&c));
     CudaState *st = cuda_state(&c.be);
     cuda_trim(st);
@@ -434,10 +434,10 @@ TEST(weights_take_the_place_of_memory_that_waits)
 /* Scratch takes the memory of all others, not that of the matrix it is there for. */
 TEST(weights_in_use_stay_where_they_are)
 {
-    Case        c = {0};
+    Case        c;
     const void *place;
     void       *scratch;
-    T_GPU(&c.be);
+    T_GPU_THERE();
     T_STATUS_OK(case_open(&c));
     T_STATUS_OK(pack(&c));
     cuda_trim(cuda_state(&c.be));
@@ -455,11 +455,9 @@ TEST(weights_in_use_stay_where_they_are)
  * next pass is still known to follow: it is under way at the end. */
 TEST(weights_used_again_and_again_come_once)
 {
-    Case c = {0};
-    T_GPU(&c.be);
-    T_STATUS_OK(case_open(&c));
-    limit(&c, BYTES);
-    T_STATUS_OK(pack(&c));
+    Case c;
+    T_GPU_THERE();
+    T_STATUS_OK(case_open_within(&c, BYTES));
     for (int i = 0; i < 4; i++) {
         n_to_device = i < 2 ? 0 : n_to_device;
         T_STATUS_OK(pass(&c));
@@ -475,10 +473,10 @@ TEST(weights_used_again_and_again_come_once)
 TEST(codes_come_from_the_host)
 {
     enum { GROUPS = N / 16 };
-    Case   c = {0};
+    Case   c;
     Linear stays, comes;
     int8_t codes[N * N];
-    T_GPU(&c.be);
+    T_GPU_THERE();
     T_STATUS_OK(case_open(&c));
     for (int i = 0; i < N * N; i++)
         codes[i] = (int8_t)(i * 7 % 16 - 8);
@@ -527,8 +525,8 @@ TEST(weights_on_their_way_in_pieces_keep_their_rows)
 
 TEST(no_room_at_all_is_said)
 {
-    Case c = {0};
-    T_GPU(&c.be);
+    Case c;
+    T_GPU_THERE();
     T_STATUS_OK(case_open(&c));
     cuda_trim(cuda_state(&c.be));
     cuda_state(&c.be)->limit = cuda_state(&c.be)->held + 100;
