@@ -23,6 +23,9 @@ if(DQ_CUDA_FOUND)
   set(CMAKE_CUDA_LINKER_PREFERENCE 0)            # programs stay C programs
   set(CMAKE_CUDA_LINKER_PREFERENCE_PROPAGATES 0)
   find_package(CUDAToolkit REQUIRED)
+  # The installed program and programs linked with the library find the toolkit's.
+  set(CMAKE_INSTALL_RPATH_USE_LINK_PATH TRUE)
+  set(DQ_CUDA_LIBS " -L${CUDAToolkit_LIBRARY_DIR} -lcudart -ldl -lstdc++")
 
   # Machine code for those of these that nvcc knows; PTX of compute_80, which drivers of all
   # later GPUs translate. No fast-math: NaN is our subject.

@@ -19,6 +19,10 @@ int main(int argc, char **argv)
 {
     Arena     arena = {0};
     ModelInfo info;
+    Backend   be;
+    if (backend_open(&be, "cpu", 1) != OK)
+        return 1;
+    backend_close(&be);
     if (model_info_open(&info, &arena, argv[argc - 1]) != OK)
         return 1;
     printf("%s, %lld layers\n", info.arch, (long long)info.config.n_layers);
