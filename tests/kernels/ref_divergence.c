@@ -286,3 +286,37 @@ void ref_pair_nan_and_infinity(const char *backend)
     T_OK(isnan(c.pair.kl[0]));
     ref_pair_close(&c);
 }
+
+void ref_pair_no_rows(const char *backend)
+{
+    static const int64_t K[2] = {4, 4};
+    static const Dtype   F32[2] = {DTYPE_F32, DTYPE_F32};
+    RefPair c;
+    T_STATUS_OK(ref_pair_open(&c, backend, 1, 1, 10, K, F32));
+    c.x[0].shape[0] = c.x[1].shape[0] = 0;
+    T_STATUS_OK(op_divergence(&c.be, &c.pair));
+    T_OK(isnan(c.pair.kl[0]));
+    ref_pair_close(&c);
+}
+
+void ref_pair_survives(const char *backend, int n_threads, int least)
+{
+    static const int64_t K[2] = {20, 30};
+    static const Dtype   F32[2] = {DTYPE_F32, DTYPE_F32};
+    for (int k = 1; k < 20; k++) {
+        RefPair c;
+        T_STATUS_OK(ref_pair_open(&c, backend, n_threads, 40, 300, K, F32));
+        arena_fail_at(k);
+        Status s = op_divergence(&c.be, &c.pair);
+        arena_fail_at(0);
+        T_OK(s == OK || (s == ERR_MEMORY && strstr(status_text(), "out of memory")));
+        T_STATUS_OK(op_divergence(&c.be, &c.pair));
+        T_OK(c.pair.kl[39] > 0);
+        ref_pair_close(&c);
+        if (s == OK) {
+            T_OK(k > least);
+            return;
+        }
+    }
+    T_OK(!"the loop should end by success");
+}

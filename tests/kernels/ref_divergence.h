@@ -36,5 +36,8 @@ void ref_pair_moving_maximum(const char *backend);
 void ref_pair_first_of_equal(const char *backend);
 void ref_pair_impossible_words(const char *backend);
 void ref_pair_nan_and_infinity(const char *backend);
+void ref_pair_no_rows(const char *backend);
+/* It makes at least so many allocations, and any may fail. */
+void ref_pair_survives(const char *backend, int n_threads, int least);
 
 #endif

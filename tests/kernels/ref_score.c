@@ -118,3 +118,22 @@ void ref_score_large(const char *backend)
     T_NEAR(c.logprob[1], -1 - log1p(exp(-1)), 1e-6);
     ref_score_close(&c);
 }
+
+void ref_score_survives(const char *backend, int n_threads, Dtype dtype)
+{
+    for (int k = 1; k < 40; k++) {
+        RefScore c;
+        T_STATUS_OK(ref_score_open(&c, backend, n_threads, 40, 300, 20, dtype));
+        arena_fail_at(k);
+        Status s = op_score(&c.be, &c.x, &c.head, c.targets, c.logprob, NULL);
+        arena_fail_at(0);
+        T_OK(s == OK || (s == ERR_MEMORY && strstr(status_text(), "out of memory")));
+        T_STATUS_OK(op_score(&c.be, &c.x, &c.head, c.targets, c.logprob, c.best));
+        ref_score_close(&c);
+        if (s == OK) {
+            T_OK(k > 2);
+            return;
+        }
+    }
+    T_OK(!"the loop should end by success");
+}

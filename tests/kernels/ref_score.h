@@ -30,5 +30,7 @@ void ref_score_check(const RefScore *c);
 void ref_score_first_of_equal(const char *backend);
 void ref_score_nan_and_infinity(const char *backend);
 void ref_score_large(const char *backend);
+/* Any failed allocation. */
+void ref_score_survives(const char *backend, int n_threads, Dtype dtype);
 
 #endif
