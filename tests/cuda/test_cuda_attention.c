@@ -5,6 +5,7 @@
 #include "kernels/cpufeat.h"
 #include "kernels/half.h"
 #include "tests/cuda/ref_cuda_case.h"
+#include "tests/kernels/ref_logit_quant.h"
 
 /* tol: as in tests/kernels/test_attention.c. A norm of nearly cancelled rows would multiply
  * errors without end: eps is large. */
@@ -393,80 +394,32 @@ TEST(quantized_logits_are_those_of_the_cpu)
     backend_close(&be);
 }
 
-static Status run_keys(Backend *be, Case *c, const float *keys, LogitScale scale)
+static Status on_gpu(Backend *be, Case *c)
 {
-    CaseShape shape = {1, 1, 1, 1, 1, {20}, {20}};
-    TRY(case_init(c, &shape, 3));
-    for (int64_t i = 0; i < 20; i++)
-        ((float *)c->q.data)[i] = 1;
-    memcpy(c->k.data, keys, 20 * sizeof *keys);
-    c->a.logit_bits = 4;
-    c->a.logit_scale = scale;
     return ref_cuda_case_run(be, c, 0);
 }
 
 TEST(quantized_zeros_stay_zero)
 {
-    float   keys[20] = {0};
     Backend be;
-    Case    c;
     T_GPU(&be);
-    keys[3] = 1e-45f;  // its scale would be below the smallest float: 0
-    for (int scale = 0; scale < N_SCALES; scale++) {
-        T_STATUS_OK(run_keys(&be, &c, keys, (LogitScale)scale));
-        T_NEAR(ref_case_error(&c), 0, 2e-6);  // the mean of the values so far
-        arena_close(&c.arena);
-    }
+    ref_quantized_zeros(&be, on_gpu);
     backend_close(&be);
 }
 
-/* NaN or infinity at key 12 of 20: rows from there on are NaN, never zeros; the rows before
- * share their scale where it is one of the whole map. */
 TEST(quantized_nan_and_infinity_stay_visible)
 {
-    float   bad[] = {NAN, INFINITY, -INFINITY};
     Backend be;
     T_GPU(&be);
-    for (int i = 0; i < 3; i++)
-        for (int scale = 0; scale < N_SCALES; scale++) {
-            float keys[20];
-            Case  c;
-            for (int j = 0; j < 20; j++)
-                keys[j] = (float)(j % 5) - 2;
-            keys[12] = bad[i];
-            T_STATUS_OK(run_keys(&be, &c, keys, (LogitScale)scale));
-            for (int t = 0; t < 20; t++) {
-                bool nan = isnan(((float *)c.out.data)[t]);
-                T_OK(nan == (scale != SCALE_ROW || t >= 12));
-            }
-            arena_close(&c.arena);
-        }
+    ref_quantized_nan(&be, on_gpu);
     backend_close(&be);
 }
 
-/* A key that no query may see yet would ruin the scale if it counted. */
 TEST(quantized_scale_ignores_masked_entries)
 {
-    CaseShape shape = {1, 1, 1, 8, 1, {20}, {20}};
-    Backend   be;
+    Backend be;
     T_GPU(&be);
-    for (int scale = 0; scale < N_SCALES; scale++) {
-        Case c, without;
-        T_STATUS_OK(case_init(&c, &shape, 5));
-        T_STATUS_OK(case_init(&without, &shape, 5));
-        for (int i = 0; i < 8; i++) {
-            ((float *)c.k.data)[19 * 8 + i] = 1e6f;  // seen by the last query only
-            ((float *)c.q.data)[19 * 8 + i] = 0;     // which makes zeros of it
-            ((float *)without.q.data)[19 * 8 + i] = 0;
-        }
-        c.a.logit_bits = without.a.logit_bits = 6;
-        c.a.logit_scale = without.a.logit_scale = (LogitScale)scale;
-        T_STATUS_OK(ref_cuda_case_run(&be, &c, 0));
-        T_STATUS_OK(ref_cuda_case_run(&be, &without, 0));
-        T_OK(same(c.out.data, without.out.data, tensor_count(&c.out)));
-        arena_close(&c.arena);
-        arena_close(&without.arena);
-    }
+    ref_quantized_masked(&be, on_gpu);
     backend_close(&be);
 }
 

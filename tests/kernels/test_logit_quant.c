@@ -8,7 +8,9 @@
 #include "kernels/cpufeat.h"
 #include "tests/check.h"
 #include "tests/kernels/ref_attention.h"
+#include "tests/kernels/ref_logit_quant.h"
 #include "tests/kernels/ref_numbers.h"
+#include "tests/kernels/ref_ops.h"
 
 static const int BITS[] = {4, 6, 8};
 
@@ -109,75 +111,25 @@ TEST(codes_round_half_to_even_on_every_instruction_set)
     cpu_isa_force(N_CPU_ISAS);
 }
 
-/* d = 1 and q = 1: the logits are the keys. */
-static Status run_keys(Case *c, const float *keys, int64_t T, int64_t S, LogitScale scale)
+static Status on_cpu(Backend *be, Case *c)
 {
-    CaseShape shape = {1, 1, 1, 1, 1, {T}, {S}};
-    TRY(case_init(c, &shape, 3));
-    for (int64_t i = 0; i < T; i++)
-        ((float *)c->q.data)[i] = 1;
-    memcpy(c->k.data, keys, (size_t)S * sizeof *keys);
-    c->a.logit_bits = 4;
-    c->a.logit_scale = scale;
+    (void)be;
     return case_run(c, 2);
 }
 
 TEST(quantized_zeros_stay_zero)
 {
-    float keys[20] = {0};
-    Case c;
-    keys[3] = 1e-45f;  // its scale would be below the smallest float: 0
-    for (int scale = 0; scale < N_SCALES; scale++) {
-        T_STATUS_OK(run_keys(&c, keys, 20, 20, (LogitScale)scale));
-        T_NEAR(ref_case_error(&c), 0, 2e-6);  // the mean of the values so far
-        arena_close(&c.arena);
-    }
+    ref_quantized_zeros(NULL, on_cpu);
 }
 
-/* NaN or infinity at key 12 of 20: rows from there on are NaN, never zeros; the
- * rows before share their scale where it is one of the whole map. */
 TEST(quantized_nan_and_infinity_stay_visible)
 {
-    float bad[] = {NAN, INFINITY, -INFINITY};
-    for (int isa = 0; isa < N_CPU_ISAS; isa++)
-        for (int i = 0; cpu_isa_force((CpuIsa)isa) && i < 3; i++)
-            for (int scale = 0; scale < N_SCALES; scale++) {
-                float keys[20];
-                Case c;
-                for (int j = 0; j < 20; j++)
-                    keys[j] = (float)(j % 5) - 2;
-                keys[12] = bad[i];
-                T_STATUS_OK(run_keys(&c, keys, 20, 20, (LogitScale)scale));
-                for (int t = 0; t < 20; t++) {
-                    bool nan = isnan(((float *)c.out.data)[t]);
-                    T_OK(nan == (scale != SCALE_ROW || t >= 12));
-                }
-                arena_close(&c.arena);
-            }
-    cpu_isa_force(N_CPU_ISAS);
+    REF_EACH_ISA(isa) ref_quantized_nan(NULL, on_cpu);
 }
 
-/* A key that no query may see yet would ruin the scale if it counted. */
 TEST(quantized_scale_ignores_masked_entries)
 {
-    CaseShape shape = {1, 1, 1, 8, 1, {20}, {20}};
-    for (int scale = 0; scale < N_SCALES; scale++) {
-        Case c, without;
-        T_STATUS_OK(case_init(&c, &shape, 5));
-        T_STATUS_OK(case_init(&without, &shape, 5));
-        for (int i = 0; i < 8; i++) {
-            ((float *)c.k.data)[19 * 8 + i] = 1e6f;  // seen by the last query only
-            ((float *)c.q.data)[19 * 8 + i] = 0;     // which makes zeros of it
-            ((float *)without.q.data)[19 * 8 + i] = 0;
-        }
-        c.a.logit_bits = without.a.logit_bits = 6;
-        c.a.logit_scale = without.a.logit_scale = (LogitScale)scale;
-        T_STATUS_OK(case_run(&c, 1));
-        T_STATUS_OK(case_run(&without, 1));
-        T_OK(memcmp(c.out.data, without.out.data, tensor_bytes(&c.out)) == 0);
-        arena_close(&c.arena);
-        arena_close(&without.arena);
-    }
+    ref_quantized_masked(NULL, on_cpu);
 }
 
 TEST(quantized_logits_do_not_depend_on_threads_or_batch)
