@@ -47,9 +47,11 @@ foreach(source ${sources})
   set_target_properties(${test} PROPERTIES LINKER_LANGUAGE C)
   target_link_libraries(${test} PRIVATE dq_ref_cuda dq_ref_analysis dq_ref_kernels dq_check
     ${needs_${test}} dq_analysis)
+  # Leaks are looked for in simulation: a driver has its own, and a test that is skipped goes
+  # home at once.
   add_test(NAME cuda.${test} COMMAND ${test})
   set_tests_properties(cuda.${test} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600 LABELS cuda
-    ENVIRONMENT "ASAN_OPTIONS=detect_leaks=1:protect_shadow_gap=0")
+    ENVIRONMENT "ASAN_OPTIONS=detect_leaks=0:protect_shadow_gap=0")
   if(cusim)
     add_test(NAME cusim.${test} COMMAND ${test})
     set_tests_properties(cusim.${test} PROPERTIES TIMEOUT 1200 LABELS cusim
