@@ -59,15 +59,6 @@ __device__ inline void ptx_ldmatrix_x4(uint32_t (&r)[4], uint32_t row)
                  : "memory");
 }
 
-/* Two matrices; lanes 16 and up name nothing that is looked at. */
-__device__ inline void ptx_ldmatrix_x2(uint32_t (&r)[2], uint32_t row)
-{
-    asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
-                 : "=r"(r[0]), "=r"(r[1])
-                 : "r"(row)
-                 : "memory");
-}
-
 /* Transposed on the way: the low half of r[i] is matrix i at [2 q][g], the high half at
  * [2 q + 1][g]: what B wants of a matrix whose rows run along N. */
 __device__ inline void ptx_ldmatrix_x4_trans(uint32_t (&r)[4], uint32_t row)
