@@ -10,7 +10,7 @@
  * test    tests/kernels/test_linear_codes.c, every instruction set */
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/cpu_gemm.h"
-#include "kernels/cpu/cpu_vec.h"
+#include "kernels/vec.h"
 
 enum {
     PANEL_VECS = PANEL / VEC,

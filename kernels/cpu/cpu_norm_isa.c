@@ -15,7 +15,7 @@
 #include <string.h>
 
 #include "kernels/cpu/cpu_backend.h"
-#include "kernels/cpu/cpu_vec.h"
+#include "kernels/vec.h"
 
 enum { LANES = 16, LANE_DVECS = LANES / DVEC };
 

@@ -7,7 +7,7 @@
  * NaN     goes through
  * test    tests/kernels/test_product64.c */
 #include "kernels/cpu/cpu_product64.h"
-#include "kernels/cpu/cpu_vec.h"
+#include "kernels/vec.h"
 
 enum {
     COLS = PRODUCT64_COLS,

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "kernels/cpu/cpu_record.h"
-#include "kernels/cpu/cpu_vec.h"
+#include "kernels/vec.h"
 #include "kernels/half.h"
 
 enum { CHUNK = 512, INFINITE = 0x7f800000, MAGNITUDE = 0x7fffffff };

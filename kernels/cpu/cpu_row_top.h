@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels/cpu/cpu_vec.h"
+#include "kernels/vec.h"
 
 enum { LANES = 16, LANE_VECS = LANES / VEC };
 

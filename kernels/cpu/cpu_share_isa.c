@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "kernels/cpu/cpu_attention.h"
-#include "kernels/cpu/cpu_vec.h"
+#include "kernels/vec.h"
 
 enum { LANES = 8, PARTS = LANES / DVEC };
 typedef int64_t Lvec __attribute__((vector_size(8 * DVEC)));

@@ -1,9 +1,9 @@
-/* cpu_vec_math.h - exp, erf and rounding to bf16 on the vectors of cpu_vec.h.
+/* cpu_vec_math.h - exp, erf and rounding to bf16 on the vectors of vec.h.
  * Only for *_isa.c. */
 #ifndef DQ_CPU_VEC_MATH_H
 #define DQ_CPU_VEC_MATH_H
 
-#include "kernels/cpu/cpu_vec.h"
+#include "kernels/vec.h"
 
 /* p * 2^n for whole n, |n| < 256: two steps, so that subnormal results and
  * those above 2^127 come out. shifted holds n in its lowest bits. */

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "kernels/cpu/cpu_vec.h"
+#include "kernels/vec.h"
 #include "kernels/half.h"
 
 /* Bits of max |x|, 0 for none. The bits of magnitudes are in order, with NaN above

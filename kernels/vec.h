@@ -1,11 +1,11 @@
-/* cpu_vec.h - the widest float vector of the instruction set a file is compiled
+/* vec.h - the widest float vector of the instruction set a file is compiled
  * for (isa.cmake): Vec of VEC floats, Ivec of as many int32_t. The compiler's
  * own + - * & | << >> work on both; here is what they lack. Only for *_isa.c.
  *
  * avx2 and avx512 give the same bits wherever sums run in 16 fixed lanes or one
  * chain an output; plain has no fused multiply-add and rounds once more. */
-#ifndef DQ_CPU_VEC_H
-#define DQ_CPU_VEC_H
+#ifndef DQ_VEC_H
+#define DQ_VEC_H
 
 #include <stdint.h>
 
