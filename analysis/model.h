@@ -167,6 +167,9 @@ ModelMemory model_info_memory(const ModelInfo *info, Dtype dtype, int64_t T);
  * and longrope. ERR_RANGE where the config's numbers give no finite tables. */
 MUST_USE Status rope_tables(const Rope *r, int64_t max_positions, int64_t sequence,
                             int64_t n_positions, float *cs, float *sn);
+/* Of such tables the rows of positions first .. first + n. */
+MUST_USE Status rope_rows(const Rope *r, int64_t max_positions, int64_t sequence, int64_t first,
+                          int64_t n, float *cs, float *sn);
 
 /* exp(q1.k1) - exp(q2.k2) + lambda_init, dot products in double, [d] each. */
 double diff_lambda(const float *q1, const float *k1, const float *q2, const float *k2,

@@ -52,44 +52,61 @@ static Status upload_angles(Pass *p, int64_t rows, const float *cs, const float 
     return backend_upload(be, &p->sn, sn);
 }
 
-/* Where each row stands; rows of the tables: one table for all sequences, or, where the
- * length matters, one for each, one after another: then a sequence never depends on its
- * neighbours. Returns the tables' rows. */
-static int64_t place_rows(Pass *p, bool apart)
+/* Positions first .. end of the batch, those between its sequences' among them. */
+typedef struct {
+    int64_t first, end;
+} Positions;
+
+static Positions place_rows(Pass *p)
 {
     const Batch *b = p->batch;
-    int64_t      first = 0, longest = 0;
+    Positions    all = {INT64_MAX, 0};
     for (int64_t s = 0; s < b->n_sequences; s++) {
-        int64_t past = past_of(p, s), length = past + sequence_length(b, s);
-        for (int64_t t = b->start[s]; t < b->start[s + 1]; t++) {
-            p->place[t] = (int32_t)(past + t - b->start[s]);
-            p->angle_row[t] = (int32_t)(first + p->place[t]);
-        }
-        longest = i64_max(longest, length);
-        first += apart ? length : 0;
+        int64_t past = past_of(p, s), n = sequence_length(b, s);
+        for (int64_t t = 0; t < n; t++)
+            p->place[b->start[s] + t] = (int32_t)(past + t);
+        all.first = i64_min(all.first, past);
+        all.end = i64_max(all.end, past + n);
     }
-    return apart ? first : longest;
+    return all;
+}
+
+/* One table for all sequences. */
+static Status shared_angles(Pass *p, Positions all, float *cs, float *sn)
+{
+    const ModelConfig *c = &p->m->config;
+    for (int64_t t = 0; t < p->T; t++)
+        p->angle_row[t] = (int32_t)(p->place[t] - all.first);
+    return rope_rows(&c->rope, c->max_positions, all.end, all.first, all.end - all.first, cs,
+                     sn);
+}
+
+/* Where the length matters, one for each: then a sequence never depends on its neighbours. */
+static Status angles_apart(Pass *p, float *cs, float *sn)
+{
+    const ModelConfig *c = &p->m->config;
+    const Batch       *b = p->batch;
+    int64_t            half = c->rope.dims / 2;
+    for (int64_t t = 0; t < p->T; t++)
+        p->angle_row[t] = (int32_t)t;
+    for (int64_t s = 0; s < b->n_sequences; s++) {
+        int64_t past = past_of(p, s), n = sequence_length(b, s), at = b->start[s] * half;
+        TRY(rope_rows(&c->rope, c->max_positions, past + n, past, n, cs + at, sn + at));
+    }
+    return OK;
 }
 
 static Status make_angles(Pass *p)
 {
-    const ModelConfig *c = &p->m->config;
-    const Batch       *b = p->batch;
-    bool    apart = angles_follow_length(&c->rope);
-    int64_t half = c->rope.dims / 2, rows = place_rows(p, apart);
-    float  *cs, *sn;
+    bool      apart = angles_follow_length(&p->m->config.rope);
+    Positions all = place_rows(p);
+    int64_t   half = p->m->config.rope.dims / 2, rows = apart ? p->T : all.end - all.first;
+    float    *cs, *sn;
     if (!half)
         return OK;
     ARENA_NEW(cs, &p->m->backend->arena, rows * half);
     ARENA_NEW(sn, &p->m->backend->arena, rows * half);
-    if (!apart)
-        TRY(rope_tables(&c->rope, c->max_positions, rows, rows, cs, sn));
-    for (int64_t s = 0, first = 0; apart && s < b->n_sequences; s++) {
-        int64_t length = past_of(p, s) + sequence_length(b, s);
-        TRY(rope_tables(&c->rope, c->max_positions, length, length, cs + first * half,
-                        sn + first * half));
-        first += length;
-    }
+    TRY(apart ? angles_apart(p, cs, sn) : shared_angles(p, all, cs, sn));
     return upload_angles(p, rows, cs, sn);
 }
 

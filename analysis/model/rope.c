@@ -145,8 +145,8 @@ static double attention_factor(const Rope *r, int64_t max_positions)
     return yarn_mscale(factor, 1);
 }
 
-Status rope_tables(const Rope *r, int64_t max_positions, int64_t sequence, int64_t n_positions,
-                   float *cs, float *sn)
+Status rope_rows(const Rope *r, int64_t max_positions, int64_t sequence, int64_t first,
+                 int64_t n, float *cs, float *sn)
 {
     int64_t half = r->dims / 2;
     float   scale = (float)attention_factor(r, max_positions);
@@ -157,11 +157,17 @@ Status rope_tables(const Rope *r, int64_t max_positions, int64_t sequence, int64
         if (!isfinite(inv))
             FAIL(ERR_RANGE, "RoPE: frequency %lld is %g, expected a finite number",
                  (long long)i, inv);
-        for (int64_t p = 0; p < n_positions; p++) {
-            float angle = (float)p * inv;
+        for (int64_t p = 0; p < n; p++) {
+            float angle = (float)(first + p) * inv;
             cs[p * half + i] = cosf(angle) * scale;
             sn[p * half + i] = sinf(angle) * scale;
         }
     }
     return OK;
+}
+
+Status rope_tables(const Rope *r, int64_t max_positions, int64_t sequence, int64_t n_positions,
+                   float *cs, float *sn)
+{
+    return rope_rows(r, max_positions, sequence, 0, n_positions, cs, sn);
 }

@@ -109,6 +109,21 @@ TEST(rope_frequencies_of_transformers)
     }
 }
 
+TEST(rope_rows_are_those_of_the_tables)
+{
+    enum { FIRST = 5 };
+    static float all[2][P * MAX_HALF], some[2][P * MAX_HALF];
+    for (size_t r = 0; r < sizeof ROWS / sizeof *ROWS; r++) {
+        const Rope *rope = &ROWS[r].rope;
+        int64_t     half = rope->dims / 2, max = ROWS[r].max_positions, n = P - FIRST - 1;
+        T_STATUS_OK(rope_tables(rope, max, ROWS[r].sequence, P, all[0], all[1]));
+        T_STATUS_OK(rope_rows(rope, max, ROWS[r].sequence, FIRST, n, some[0], some[1]));
+        for (int i = 0; i < 2; i++)
+            T_OK(memcmp(some[i], all[i] + FIRST * half,
+                        (size_t)(n * half) * sizeof **some) == 0);
+    }
+}
+
 TEST(rope_tables_must_be_finite)
 {
     float cs[8], sn[8];
