@@ -50,6 +50,12 @@ MUST_USE Status layers_read_tensor(float *out, Layers *l, const ModelTensor *t);
 /* Its rows first .. first + n only; plain tensors of two dims. */
 MUST_USE Status layers_read_rows(float *out, Layers *l, const ModelTensor *t, int64_t first,
                                  int64_t n);
+/* The same of one or two dims in the calling thread alone, for work whose threads take a few
+ * rows each; the file's pages are expected before and given back after by the other two. */
+MUST_USE Status layers_take_rows(float *out, Layers *l, const ModelTensor *t, int64_t first,
+                                 int64_t n);
+void layers_expect_rows(const ModelTensor *t, int64_t first, int64_t n);
+void layers_release_rows(const ModelTensor *t, int64_t first, int64_t n);
 /* The embedding, the final norm (NULL: none); the head, NULL where it is tied. */
 const ModelTensor *layers_embed(const Layers *l);
 const ModelTensor *layers_norm(const Layers *l);

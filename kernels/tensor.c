@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "kernels/half.h"
+#include "kernels/halves.h"
 
 static const struct {
     const char *name;
@@ -72,21 +72,10 @@ const char *tensor_shape_text(const Tensor *t, char *text)
 
 Status tensor_to_f32(float *out, const Tensor *t, int64_t first, int64_t n)
 {
-    const uint16_t *half = (const uint16_t *)t->data + first;
-    switch (t->dtype) {
-    case DTYPE_F32:
-        memcpy(out, (const float *)t->data + first, (size_t)n * sizeof *out);
-        return OK;
-    case DTYPE_F16:
-        for (int64_t i = 0; i < n; i++)
-            out[i] = f16_to_f32(half[i]);
-        return OK;
-    case DTYPE_BF16:
-        for (int64_t i = 0; i < n; i++)
-            out[i] = bf16_to_f32(half[i]);
-        return OK;
-    default:
+    if (t->dtype != DTYPE_F32 && t->dtype != DTYPE_F16 && t->dtype != DTYPE_BF16)
         FAIL(ERR_UNSUPPORTED, "dtype %s where F32, F16 or BF16 is needed",
              dtype_name(t->dtype));
-    }
+    halves_to_f32(out, t->dtype, (const char *)t->data + (size_t)first * dtype_size(t->dtype),
+                  n);
+    return OK;
 }

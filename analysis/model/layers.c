@@ -112,6 +112,21 @@ Status layers_read_rows(float *out, Layers *l, const ModelTensor *t, int64_t fir
     return source_read_rows(out, &l->source->source, t, first, n);
 }
 
+Status layers_take_rows(float *out, Layers *l, const ModelTensor *t, int64_t first, int64_t n)
+{
+    return source_take_rows(out, &l->source->source, t, first, n);
+}
+
+void layers_expect_rows(const ModelTensor *t, int64_t first, int64_t n)
+{
+    source_expect_rows(t, first, n);
+}
+
+void layers_release_rows(const ModelTensor *t, int64_t first, int64_t n)
+{
+    source_release_rows(t, first, n);
+}
+
 const ModelTensor *layers_embed(const Layers *l)
 {
     return tensor_of(l, 0, ROLE_EMBED);

@@ -41,6 +41,12 @@ MUST_USE Status source_read(float *out, const Source *s, const ModelTensor *t);
 /* Its rows first .. first + n only; tensors of two dims. */
 MUST_USE Status source_read_rows(float *out, const Source *s, const ModelTensor *t,
                                  int64_t first, int64_t n);
+/* The same of one or two dims in the calling thread alone, for work whose threads take a few
+ * rows each; the file's pages are expected before and given back after by the other two. */
+MUST_USE Status source_take_rows(float *out, const Source *s, const ModelTensor *t,
+                                 int64_t first, int64_t n);
+void source_expect_rows(const ModelTensor *t, int64_t first, int64_t n);
+void source_release_rows(const ModelTensor *t, int64_t first, int64_t n);
 
 /* A matrix as the products take it, [outputs, inputs], however it is stored: its shape, and
  * all of it. */

@@ -6,19 +6,10 @@
 #include "analysis/model/packed.h"
 #include "analysis/model/source.h"
 #include "kernels/half.h"
+#include "kernels/halves.h"
 #include "kernels/size.h"
 
 enum { CHUNK = 16384 };  // items converted at once
-
-/* Items first .. first + n of t; the file need not have aligned them. */
-static void convert(float *out, const Tensor *t, int64_t first, int64_t n)
-{
-    _Alignas(64) unsigned char copy[CHUNK * sizeof(float)];
-    size_t                     size = dtype_size(t->dtype);
-    memcpy(copy, (const unsigned char *)t->data + (size_t)first * size, (size_t)n * size);
-    Tensor part = tensor_1d(t->dtype, copy, n);
-    CHECK(tensor_to_f32(out, &part, 0, n) == OK);  // its dtype was checked on opening
-}
 
 /* First of x[0..n) that is NaN or infinite, n if none is. */
 static int64_t first_not_finite(const float *x, int64_t n)
@@ -81,23 +72,33 @@ static void release_packed(const Packed *p)
     filemap_release(p->data, data_bytes(p));
 }
 
+static const char *item_place(const ModelTensor *t, int64_t first)
+{
+    return (const char *)t->view.data + (size_t)first * dtype_size(t->view.dtype);
+}
+
+/* Items first .. first + n of t in the calling thread; first of them that is not finite. */
+static int64_t convert(float *out, const ModelTensor *t, int64_t first, int64_t n)
+{
+    return halves_to_f32(out, t->view.dtype, item_place(t, first), n) ? n
+           : first_not_finite(out, n);
+}
+
 /* Items first .. first + n of t, whose pages of the file are then given back. */
 static Status read_items(float *out, const Source *s, const ModelTensor *t, int64_t first,
                          int64_t n)
 {
-    int64_t     bad = n;
-    size_t      size = dtype_size(t->view.dtype);
-    const char *data = (const char *)t->view.data + (size_t)first * size;
-    filemap_expect(data, (size_t)n * size);
+    int64_t bad = n;
+    size_t  bytes = (size_t)n * dtype_size(t->view.dtype);
+    filemap_expect(item_place(t, first), bytes);
 #pragma omp parallel for schedule(static) reduction(min : bad) if (n > 16 * CHUNK)
     for (int64_t at = 0; at < n; at += CHUNK) {
         int64_t part = i64_min(CHUNK, n - at);
-        convert(out + at, &t->view, first + at, part);
-        int64_t wrong = first_not_finite(out + at, part);
+        int64_t wrong = convert(out + at, t, first + at, part);
         if (wrong < part)
             bad = i64_min(bad, at + wrong);
     }
-    filemap_release(data, (size_t)n * size);
+    filemap_release(item_place(t, first), bytes);
     return bad < n ? not_finite(s, t, first + bad, out[bad]) : OK;
 }
 
@@ -120,6 +121,36 @@ Status source_read_rows(float *out, const Source *s, const ModelTensor *t, int64
     if (t->packed)
         return read_packed(out, s, t, first, n);
     return read_items(out, s, t, first * cols, n * cols);
+}
+
+static int64_t cols_of(const ModelTensor *t)
+{
+    return t->view.n_dims == 2 ? t->view.shape[1] : 1;
+}
+
+Status source_take_rows(float *out, const Source *s, const ModelTensor *t, int64_t first,
+                        int64_t n)
+{
+    int64_t cols = cols_of(t);
+    CHECK(t->view.n_dims <= 2 && first >= 0 && n >= 0 && n <= t->view.shape[0] - first);
+    if (t->packed)
+        return read_packed(out, s, t, first, n);
+    int64_t bad = convert(out, t, first * cols, n * cols);
+    return bad < n * cols ? not_finite(s, t, first * cols + bad, out[bad]) : OK;
+}
+
+void source_expect_rows(const ModelTensor *t, int64_t first, int64_t n)
+{
+    if (!t->packed)
+        filemap_expect(item_place(t, first * cols_of(t)),
+                       (size_t)(n * cols_of(t)) * dtype_size(t->view.dtype));
+}
+
+void source_release_rows(const ModelTensor *t, int64_t first, int64_t n)
+{
+    if (!t->packed)
+        filemap_release(item_place(t, first * cols_of(t)),
+                        (size_t)(n * cols_of(t)) * dtype_size(t->view.dtype));
 }
 
 Tensor source_matrix_shape(const ModelTensor *t)
