@@ -54,6 +54,23 @@ Status outfile_write(OutFile *f, const void *data, size_t n)
     return OK;
 }
 
+Status outfile_write_at(const OutFile *f, const void *data, size_t n, size_t place)
+{
+    const char *p = data;
+    while (n > 0) {
+        ssize_t done = pwrite(f->fd, p, n < INT_MAX / 2 ? n : INT_MAX / 2, (off_t)place);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done <= 0)
+            FAIL(ERR_IO, "%s: writing failed: %s", f->path,
+                 done < 0 ? strerror(errno) : "nothing was taken");
+        p += done;
+        place += (size_t)done;
+        n -= (size_t)done;
+    }
+    return OK;
+}
+
 /* A rename is only on disk when its folder is. Some file systems refuse to sync
  * a folder (EINVAL); the file itself is synced by then. */
 static Status sync_folder(const char *path)

@@ -22,6 +22,9 @@ MUST_USE Status outfile_open(OutFile *f, Arena *a, const char *path);
 MUST_USE Status outfile_try(Arena *a, const char *path);
 /* All n bytes, or ERR_IO (disk full and the like). */
 MUST_USE Status outfile_write(OutFile *f, const void *data, size_t n);
+/* The same at byte `place` of the file, whatever was written before: by many threads at once
+ * where they write different bytes. What lies between is 0. */
+MUST_USE Status outfile_write_at(const OutFile *f, const void *data, size_t n, size_t place);
 /* Syncs, renames onto the target, syncs the folder. On failure as outfile_close. */
 MUST_USE Status outfile_commit(OutFile *f);
 /* Gives up what was not committed. A zeroed handle, or twice, is fine. */

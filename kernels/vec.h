@@ -193,4 +193,69 @@ ALWAYS Vec vec_keep_nan(Vec x, Vec v)
 #endif
 }
 
+/* The nearest whole number, half to even, of |v| < 2^22; larger ones stay as large. */
+ALWAYS Vec vec_nearest(Vec v)
+{
+#if DQ_ISA_avx512
+    return (Vec)_mm512_roundscale_ps((__m512)v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+#elif DQ_ISA_avx2
+    return (Vec)_mm256_round_ps((__m256)v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+#else
+    return v + vec_all(0x1.8p23f) - vec_all(0x1.8p23f);  // no bits left for a fraction
+#endif
+}
+
+ALWAYS Vec vec_sqrt(Vec v)
+{
+#if DQ_ISA_avx512
+    return (Vec)_mm512_sqrt_ps((__m512)v);
+#elif DQ_ISA_avx2
+    return (Vec)_mm256_sqrt_ps((__m256)v);
+#else
+    for (int i = 0; i < VEC; i++)
+        v[i] = __builtin_sqrtf(v[i]);
+    return v;
+#endif
+}
+
+ALWAYS Vec vec_abs(Vec v)
+{
+    return (Vec)((Ivec)v & 0x7fffffff);
+}
+
+/* The largest of a vector's values, none of them NaN. */
+ALWAYS float vec_top(Vec v)
+{
+#if DQ_ISA_avx512
+    return _mm512_reduce_max_ps((__m512)v);
+#else
+    float top = v[0];
+    for (int i = 1; i < VEC; i++)
+        top = v[i] > top ? v[i] : top;
+    return top;
+#endif
+}
+
+/* Bit i is set where a[i] >= b[i]. */
+ALWAYS uint32_t vec_at_least(Vec a, Vec b)
+{
+#if DQ_ISA_avx512
+    return _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_GE_OQ);
+#elif DQ_ISA_avx2
+    return (uint32_t)_mm256_movemask_ps(_mm256_cmp_ps((__m256)a, (__m256)b, _CMP_GE_OQ));
+#else
+    uint32_t bits = 0;
+    for (int i = 0; i < VEC; i++)
+        bits |= (uint32_t)(a[i] >= b[i]) << i;
+    return bits;
+#endif
+}
+
+/* The low bytes of v, in order. */
+ALWAYS void ivec_store_bytes(void *p, Ivec v)
+{
+    typedef int8_t BytesAt __attribute__((vector_size(VEC), aligned(1), may_alias));
+    *(BytesAt *)p = __builtin_convertvector(v, BytesAt);
+}
+
 #endif

@@ -185,40 +185,32 @@ static Status make_head(GgufPut *head, Arena *a, Listing *l)
     gguf_put_bytes(head, keys.out.at, keys.out.n);
     for (int64_t i = 0; i < l->n; i++) {
         TRY(put_info(head, &l->at[i], offset));
+        l->at[i].place = offset;
         offset += padded(gguf_item_bytes(&l->at[i]));
     }
     put_zeros(head);
+    for (int64_t i = 0; i < l->n; i++)
+        l->at[i].place += head->out.n;
     l->o->bytes = head->out.n + offset;
     return textbuf_status(&head->out);
 }
 
 /* --- data --- */
 
-static void note_row(GgufOptions *o, const GgufItem *item, const RoundError *e)
+static void note_row(GgufOptions *o, const GgufItem *item)
 {
     if (item->is_vector)
         return;
     double bits = 8 * (double)gguf_item_bytes(item) / (double)(item->n * item->k);
     o->rows[o->n_rows++] = (GgufRow){item->source->name, gguf_store_name(&item->store),
-                                     item->n, item->k, bits, round_error(e)};
+                                     item->n, item->k, bits, round_error(&item->error)};
 }
 
 static Status write_data(OutFile *f, Listing *l)
 {
-    static const char ZEROS[GGUF_ALIGN];
-    int64_t           done = 0, total = 0;
+    TRY(gguf_items_write(f, l->arena, l->o, l->at, l->n));
     for (int64_t i = 0; i < l->n; i++)
-        total += l->at[i].n * l->at[i].k;
-    for (int64_t i = 0; i < l->n; i++) {
-        const GgufItem *item = &l->at[i];
-        size_t          bytes = gguf_item_bytes(item);
-        RoundError      e;
-        TRY(gguf_item_write(f, l->arena, l->o->source, item, &e));
-        TRY(outfile_write(f, ZEROS, padded(bytes) - bytes));
-        note_row(l->o, item, &e);
-        done += item->n * item->k;
-        progress_step(l->o->progress, done, total, "gguf");
-    }
+        note_row(l->o, &l->at[i]);
     return OK;
 }
 

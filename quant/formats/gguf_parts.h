@@ -73,12 +73,14 @@ typedef struct {
     GgufStore          store;
     int64_t            head_dim;   // > 0: rows go from halves of a head to pairs
     const double      *importance; // [k] or NULL
+    size_t             place;      // of its data in the file
+    RoundError         error;      // out: what the encoding did
 } GgufItem;
 
 size_t gguf_item_bytes(const GgufItem *item);  // of its data, without padding
-/* Reads, encodes and writes its data, a few rows at a time; scratch from a, given back. e:
- * what the encoding did. ERR_RANGE where the store cannot hold a weight. */
-MUST_USE Status gguf_item_write(OutFile *f, Arena *a, Layers *l, const GgufItem *item,
-                                RoundError *e);
+/* Reads, encodes and writes the data of all, with padding; scratch from a, given back.
+ * ERR_RANGE where a store cannot hold a weight; ERR_IO. */
+MUST_USE Status gguf_items_write(OutFile *f, Arena *a, const GgufOptions *o, GgufItem *items,
+                                 int64_t n);
 
 #endif

@@ -1,38 +1,18 @@
-/* kquant_search.h - the three searches that the block formats share: scales (and a
- * minimum) under which small whole numbers come nearest to n numbers. Groups go four at
- * a time, one in each lane of a vector: the order of every sum is part of the format's
- * bytes, so a sum cannot be cut, but four sums can run side by side. */
+/* kquant_search.h - the two searches that the block formats share: scales (and a
+ * minimum) under which small whole numbers come nearest to n numbers. Groups go VEC at a
+ * time, one in each lane of a vector: the order of every sum is part of the format's
+ * bytes, so a sum cannot be cut, but as many sums as there are lanes run side by side.
+ * Only for *_isa.c. */
 #ifndef DQ_KQUANT_SEARCH_H
 #define DQ_KQUANT_SEARCH_H
 
-#include <stdint.h>
+#include "kernels/vec.h"
 
-enum { KQUANT_LANES = 4, KQUANT_MOST = 32 };
-
-typedef float Lanes __attribute__((vector_size(4 * KQUANT_LANES)));
-
-/* Half to even, for |x| < 2^22: then the sum with 1.5 * 2^23 has no bits below 1. Larger
- * numbers stay as large as they are. */
-#define KQUANT_NEAREST(x) ((x) + 12582912.0f - 12582912.0f)
-
-/* NaN becomes lo. */
-static inline float kquant_clamp(float x, float lo, float hi)
-{
-    x = x > lo ? x : lo;
-    return x < hi ? x : hi;
-}
-
-/* Number i of group g of x [groups, n] into lane g of out[i]; lanes past the last group
- * are 0. And back, as bytes. */
-void kquant_gather(Lanes *out, const float *x, int groups, int n);
-void kquant_scatter(uint8_t *q, const Lanes *codes, int groups, int n);
-
-/* The number of largest magnitude, the first of such, with its sign. 0 for none. */
-float kquant_extreme(const float *x, int64_t n);
+enum { KQUANT_MOST = 32 };  // numbers of a group
 
 /* x [n] ~ scale * (q - top), q [n] in [0, 2 top - 1]: least sum w (x - ..)^2 over 19
  * scales of either sign. Scale 0 and zero codes where all of x is (nearly) 0. */
-void kquant_signed(Lanes *q, Lanes *scale, const Lanes *x, const Lanes *w, int n, int top);
+void ISA_NAME(kquant_signed_)(Vec *q, Vec *scale, const Vec *x, const Vec *w, int n, int top);
 
 /* Scales tried: (first + step * k + top) / range for k = 0 .. n_steps. */
 typedef struct {
@@ -41,10 +21,35 @@ typedef struct {
 } KquantSteps;
 
 /* x [n] ~ scale * q - min, q [n] in [0, top], min >= 0. */
-void kquant_range(Lanes *q, Lanes *scale, Lanes *min, const Lanes *x, const Lanes *w, int n,
-                  int top, KquantSteps steps);
+void ISA_NAME(kquant_range_)(Vec *q, Vec *scale, Vec *min, const Vec *x, const Vec *w, int n,
+                             int top, KquantSteps steps);
 
-/* x [n] ~ scale * q for x >= 0, q in [0, top]; one group. Returns the scale. */
-float kquant_positive(uint8_t *q, const float *x, const float *w, int n, int top);
+/* NaN becomes lo. */
+ALWAYS Vec kquant_within(Vec x, float lo, float hi)
+{
+    return vec_min(vec_max(x, vec_all(lo)), vec_all(hi));
+}
+
+/* Number i of group g of x [groups, n] into lane g of out[i]; lanes past the last group
+ * are 0. And back, as bytes. */
+ALWAYS void kquant_gather(Vec *out, const float *x, int64_t groups, int n)
+{
+    float *at = (float *)out;
+    if (groups < VEC)
+        memset(out, 0, (size_t)n * sizeof *out);
+    for (int64_t g = 0; g < groups; g++)
+        for (int i = 0; i < n; i++)
+            at[i * VEC + g] = x[g * n + i];
+}
+
+ALWAYS void kquant_scatter(uint8_t *q, const Vec *codes, int64_t groups, int n)
+{
+    for (int i = 0; i < n; i++) {
+        int32_t code[VEC];
+        ivec_store(code, __builtin_convertvector(codes[i], Ivec));
+        for (int64_t g = 0; g < groups; g++)
+            q[g * n + i] = (uint8_t)code[g];
+    }
+}
 
 #endif

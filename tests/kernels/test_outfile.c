@@ -45,6 +45,21 @@ static int n_files(const char *folder)
     return n;
 }
 
+TEST(places_in_any_order)
+{
+    Arena a = {0};
+    OutFile f;
+    T_STATUS_OK(outfile_open(&f, &a, tmp("places")));
+    T_STATUS_OK(outfile_write(&f, "ab", 2));
+    T_STATUS_OK(outfile_write_at(&f, "end", 3, 6));
+    T_STATUS_OK(outfile_write_at(&f, "B", 1, 1));
+    T_STATUS_OK(outfile_write(&f, "cd", 2));  // goes on where it was
+    T_STATUS_OK(outfile_commit(&f));
+    T_OK(memcmp(content(tmp("places")), "aBcd\0\0end", 10) == 0);
+    unlink(tmp("places"));
+    arena_close(&a);
+}
+
 TEST(a_pipe_or_device_keeps_its_place)
 {
     Arena a = {0};

@@ -1,10 +1,12 @@
-/* test_kquant.c - encoders of the block formats: byte for byte those of ggml. */
+/* test_kquant.c - encoders of the block formats: byte for byte those of ggml, with every
+ * instruction set. */
 #include <math.h>
 #include <string.h>
 
 #include "kernels/half.h"
 #include "quant/methods/kquant.h"
 #include "tests/check.h"
+#include "tests/quant/ref_isa.h"
 
 enum { ROWS = 4, K = 1024, MOST = ROWS * K };
 
@@ -73,26 +75,33 @@ TEST(input_of_the_hashes)
     T_OK(hash(h, sizeof h) == 0x18f8b50be19d63fc);
 }
 
-TEST(bytes_are_those_of_ggml)
+static void same_as_golden(const char *isa)
 {
-    fill();
     for (BlockType t = 0; t < N_BLOCKS; t++) {
         size_t n = ROWS * kquant_bytes(t, K);
         T_OK(n == (size_t)GOLDEN[t].bytes);
         blocks[n] = 0xa5;
         encode(t, NULL);
         if (hash(blocks, n) != GOLDEN[t].plain)
-            check_fail(__FILE__, __LINE__, "%s", block_info(t)->name);
+            check_fail(__FILE__, __LINE__, "%s, %s", block_info(t)->name, isa);
         encode(t, h);
         if (hash(blocks, n) != GOLDEN[t].weighted)
-            check_fail(__FILE__, __LINE__, "%s with importance", block_info(t)->name);
+            check_fail(__FILE__, __LINE__, "%s with importance, %s", block_info(t)->name, isa);
         T_OK(blocks[n] == 0xa5);
     }
 }
 
+TEST(bytes_are_those_of_ggml)
+{
+    CpuIsa isa = N_CPU_ISAS;
+    fill();
+    while (ref_each_isa(&isa))
+        same_as_golden(cpu_isa_name(isa));
+}
+
 /* Blocks are searched a few at a time: one by one they are the same. Rows of whole
  * blocks of the same numbers have the same mean of squares, which the small types use. */
-TEST(blocks_do_not_see_their_neighbours)
+static void blocks_do_not_see_their_neighbours(void)
 {
     fill();
     for (BlockType t = 0; t < N_BLOCKS; t++)
@@ -115,7 +124,7 @@ TEST(blocks_do_not_see_their_neighbours)
         }
 }
 
-TEST(q8_halves_go_away_from_zero)
+static void q8_halves_go_away_from_zero(void)
 {
     static const int WANT[8] = {127, 1, -1, 2, -2, 3, 0, 0};
     float            w[32] = {127, 0.5f, -0.5f, 1.5f, -1.5f, 2.5f, 0.49999997f, -0.49999997f};
@@ -182,7 +191,7 @@ static bool all_of(const float *w, int n, float value)
     return true;
 }
 
-TEST(zeros_and_dead_inputs)
+static void zeros_and_dead_inputs(void)
 {
     static const float NOTHING[K];
     for (BlockType t = 0; t < N_BLOCKS; t++) {
@@ -201,7 +210,7 @@ TEST(zeros_and_dead_inputs)
 }
 
 /* Below what f16 holds, down to where 1 / scale is infinite: zeros, no undefined casts. */
-TEST(tiny_numbers_become_zeros)
+static void tiny_numbers_become_zeros(void)
 {
     static const float SIZES[] = {1e-10f, 1e-20f, 1e-38f, 1e-41f, 1.4e-45f};
     fill();  // h
@@ -220,7 +229,7 @@ TEST(tiny_numbers_become_zeros)
 
 /* Finite, but beyond f16, or with a range beyond f32: no number comes back as if nothing
  * was, and nothing undefined happens on the way. */
-TEST(too_large_numbers_are_not_finite)
+static void too_large_numbers_are_not_finite(void)
 {
     static const float SIZES[] = {1e10f, 1e20f, 3e38f};
     fill();  // h
@@ -237,6 +246,52 @@ TEST(too_large_numbers_are_not_finite)
                 T_OK(!isfinite(error2));
             }
         }
+}
+
+TEST(every_instruction_set)
+{
+    CpuIsa isa = N_CPU_ISAS;
+    while (ref_each_isa(&isa)) {
+        blocks_do_not_see_their_neighbours();
+        q8_halves_go_away_from_zero();
+        zeros_and_dead_inputs();
+        tiny_numbers_become_zeros();
+        too_large_numbers_are_not_finite();
+    }
+}
+
+/* The first of the largest, or least, counts: of both signs, and of zeros, which have two. */
+static void fill_ties(uint32_t *seed)
+{
+    static const float FEW[] = {-2, -1, -0.0f, 0, 0, 1, 2};
+    int                kinds = 1;  // of a block, from one end of FEW
+    for (int i = 0; i < MOST; i++) {
+        int draw = (int)((next(seed) + 1) * 32768);
+        kinds = i % 32 == 0 ? 1 + draw % 7 : kinds;
+        x[i] = FEW[(i / 32 % 2 ? 7 - kinds : 0) + draw / 7 % kinds];
+    }
+}
+
+TEST(ties_are_the_same_with_every_instruction_set)
+{
+    static uint8_t plain[sizeof blocks];
+    uint32_t       seed = 11;
+    fill();  // h
+    for (int round = 0; round < 20; round++) {
+        fill_ties(&seed);
+        for (BlockType t = 0; t < N_BLOCKS; t++)
+            for (int with = 0; with < 2; with++) {
+                CpuIsa isa = N_CPU_ISAS;
+                while (ref_each_isa(&isa)) {
+                    encode(t, with ? h : NULL);
+                    if (isa == CPU_PLAIN)
+                        memcpy(plain, blocks, sizeof blocks);
+                    if (memcmp(plain, blocks, ROWS * kquant_bytes(t, K)) != 0)
+                        check_fail(__FILE__, __LINE__, "%s, %s", block_info(t)->name,
+                                   cpu_isa_name(isa));
+                }
+            }
+    }
 }
 
 /* One outlier of a block takes the scale with it; its neighbours in other blocks do
