@@ -27,7 +27,8 @@ static CpuIsa detect(void)
     uint32_t a, b, c, d;
     if (!__get_cpuid(1, &a, &b, &c, &d) || !has_all(c, bit_OSXSAVE | bit_FMA | bit_F16C))
         return CPU_PLAIN;
-    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !has_all(b, bit_AVX2))
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) ||
+        !has_all(b, bit_AVX2 | bit_BMI))
         return CPU_PLAIN;
     uint64_t state = saved_state();
     if (!has_all(state, state_avx))

@@ -1,8 +1,8 @@
 # isa.cmake - files named *_isa.c hold one source for all vector widths. Each is
 # compiled three times with another DQ_ISA; the choice is made at run time.
 set(DQ_ISA_FLAGS_plain "")
-set(DQ_ISA_FLAGS_avx2 -mavx2 -mfma -mf16c)
-set(DQ_ISA_FLAGS_avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mf16c
+set(DQ_ISA_FLAGS_avx2 -mavx2 -mfma -mf16c -mbmi)
+set(DQ_ISA_FLAGS_avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mf16c -mbmi
     -mprefer-vector-width=512)
 
 # dq_isa(target folder): the folder's files, for every instruction set, into a library

@@ -35,15 +35,16 @@ double moments_kurtosis(const Moments *m);  // count * m4 / m2^2 (normal: 3)
 enum { MOMENT_LANES = 16 };
 
 typedef struct {
-    double   sum[4][MOMENT_LANES];  // of (x - shift)^p, p = 1 .. 4, finite x
-    float    shift;                 // the first finite value
-    float    min, max;              // once started
-    uint32_t absmax;                // bits of the largest finite magnitude
-    bool     started;               // a finite value has come
-    int64_t  seen;                  // values so far: the next one's index
-    int64_t  n_nan, n_pos_inf, n_neg_inf;
+    double  sum[4][MOMENT_LANES];  // of (x - shift)^p, p = 1 .. 4, finite x
+    float   min[MOMENT_LANES], max[MOMENT_LANES];  // once started; at first the shift
+    float   shift;                 // the first finite value
+    bool    started;               // a finite value has come
+    int64_t seen;                  // values so far: the next one's index
+    int64_t n_nan, n_pos_inf, n_neg_inf;
 } MomentLanes;
 
+/* x is the first finite value, yet to be added. */
+void moment_lanes_start(MomentLanes *row, float x);
 void moment_lanes_add(MomentLanes *row, const float *x, int64_t n);
 /* The row as Moments about its mean, to be merged. */
 void moment_lanes_close(Moments *m, const MomentLanes *row);

@@ -26,6 +26,14 @@ static void count_special(MomentLanes *row, float x)
         row->n_neg_inf++;
 }
 
+void moment_lanes_start(MomentLanes *row, float x)
+{
+    row->started = true;
+    row->shift = x;
+    for (int i = 0; i < MOMENT_LANES; i++)
+        row->min[i] = row->max[i] = x;
+}
+
 static void lanes_add_one(MomentLanes *row, float x)
 {
     int lane = (int)(row->seen++ % MOMENT_LANES);
@@ -33,14 +41,10 @@ static void lanes_add_one(MomentLanes *row, float x)
         count_special(row, x);
         return;
     }
-    if (!row->started) {
-        row->started = true;
-        row->shift = row->min = row->max = x;
-    }
-    row->min = x < row->min ? x : row->min;
-    row->max = x > row->max ? x : row->max;
-    uint32_t magnitude = f32_bits(x) & 0x7fffffffu;
-    row->absmax = magnitude > row->absmax ? magnitude : row->absmax;
+    if (!row->started)
+        moment_lanes_start(row, x);
+    row->min[lane] = x < row->min[lane] ? x : row->min[lane];
+    row->max[lane] = x > row->max[lane] ? x : row->max[lane];
     double t = (double)x - (double)row->shift, t2 = t * t;
     row->sum[0][lane] += t;
     row->sum[1][lane] += t2;
@@ -74,8 +78,12 @@ void moment_lanes_close(Moments *m, const MomentLanes *row)
     m->count = row->seen - row->n_nan - row->n_pos_inf - row->n_neg_inf;
     if (m->count == 0)
         return;
-    m->min = row->min;
-    m->max = row->max;
+    m->min = (double)row->min[0];
+    m->max = (double)row->max[0];
+    for (int i = 1; i < MOMENT_LANES; i++) {
+        m->min = (double)row->min[i] < m->min ? (double)row->min[i] : m->min;
+        m->max = (double)row->max[i] > m->max ? (double)row->max[i] : m->max;
+    }
     double n = (double)m->count;
     double s2 = sum_lanes(row->sum[1]);
     double s3 = sum_lanes(row->sum[2]), s4 = sum_lanes(row->sum[3]);

@@ -7,6 +7,7 @@
 #ifndef DQ_VEC_H
 #define DQ_VEC_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #define VEC_JOIN_(a, b) a##b
@@ -50,16 +51,23 @@ ALWAYS void vec_store(float *p, Vec v)
 /* n of a vector's values, 0 < n <= VEC: a row's last ones. Lanes after them load as 0. */
 ALWAYS Vec vec_load_some(const float *p, int64_t n)
 {
+#if DQ_ISA_avx512
+    return (Vec)_mm512_maskz_loadu_ps((__mmask16)(0xffffu >> (VEC - n)), p);
+#else
     float part[VEC] = {0};
     if (n == VEC)
         return vec_load(p);
     for (int64_t i = 0; i < n; i++)
         part[i] = p[i];
     return vec_load(part);
+#endif
 }
 
 ALWAYS void vec_store_some(float *p, Vec v, int64_t n)
 {
+#if DQ_ISA_avx512
+    _mm512_mask_storeu_ps(p, (__mmask16)(0xffffu >> (VEC - n)), (__m512)v);
+#else
     float part[VEC];
     if (n == VEC) {
         vec_store(p, v);
@@ -68,6 +76,7 @@ ALWAYS void vec_store_some(float *p, Vec v, int64_t n)
     vec_store(part, v);
     for (int64_t i = 0; i < n; i++)
         p[i] = part[i];
+#endif
 }
 
 ALWAYS Ivec ivec_load(const void *p)
@@ -93,7 +102,13 @@ ALWAYS Ivec ivec_all(int32_t x)
 /* DVEC floats at p as doubles, and back, rounded once. */
 ALWAYS Dvec dvec_from(const float *p)
 {
+#if DQ_ISA_avx512
+    return (Dvec)_mm512_cvtps_pd(_mm256_loadu_ps(p));
+#elif DQ_ISA_avx2
+    return (Dvec)_mm256_cvtps_pd(_mm_loadu_ps(p));
+#else
     return __builtin_convertvector(*(const HalfAt *)p, Dvec);
+#endif
 }
 
 ALWAYS void dvec_to(float *p, Dvec v)
@@ -175,6 +190,19 @@ ALWAYS Ivec ivec_max(Ivec a, Ivec b)
 #else
     Ivec more = a > b;
     return (more & a) | (~more & b);
+#endif
+}
+
+/* Is any lane of a above x? */
+ALWAYS bool ivec_any_above(Ivec a, int32_t x)
+{
+#if DQ_ISA_avx512
+    return _mm512_cmpgt_epi32_mask((__m512i)a, _mm512_set1_epi32(x)) != 0;
+#elif DQ_ISA_avx2
+    return _mm256_movemask_epi8(_mm256_cmpgt_epi32((__m256i)a, _mm256_set1_epi32(x))) != 0;
+#else
+    Ivec more = a > ivec_all(x);
+    return (more[0] | more[1] | more[2] | more[3]) != 0;
 #endif
 }
 

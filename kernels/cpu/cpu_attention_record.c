@@ -47,9 +47,8 @@ void attn_record_row(const AttnCall *c, const AttnTile *t, AttnScratch *s, int64
     int64_t n = seen.end - seen.from;
     const float *x = s->x + r * TILE_KEYS + seen.from;
     key += seen.from;
-    uint32_t max = c->record_isa->strip(&s->lanes[r], x, n, y->hist + m * HIST_BINS,
-                                        y->column + m * c->longest + key);
-    if (f32_from_bits(max) >= tally_threshold(y))
+    if (c->record_isa->strip(&s->lanes[r], x, n, y->hist + m * HIST_BINS,
+                             y->column + m * c->longest + key, f32_bits(tally_threshold(y))))
         offer_peaks(c, t, y, x, (Peak){.head = (int32_t)head_of(c, t->block, row),
                                        .map = (int32_t)m, .key = (int32_t)key,
                                        .position = (int32_t)(t->position + i)}, n);

@@ -92,13 +92,21 @@ static void record_row(const RecordCall *c, const RecordIsa *isa, RecordTally *y
 {
     const float *x = c->x + t * c->C;
     MomentLanes row = {0};
-    float max = f32_from_bits(isa->strip(&row, x, c->C, y->hist, y->column));
+    float least = fminf(tally_threshold(y), 6);  // that must be looked at again
+    bool  large = isa->strip(&row, x, c->C, y->hist, y->column, f32_bits(least));
     moment_lanes_close(&c->rows[t], &row);
+    if (!large)
+        return;
+    float max = (float)moments_absmax(&c->rows[t]);
     if (max >= tally_threshold(y))
         offer_peaks(c, y, t);
     if (max >= 6)
         for (int64_t i = 0; i < c->C; i++)
             y->over_6[i] += fabsf(x[i]) >= 6 && !isinf(x[i]);
+}
+
+static void count_row(const RecordCall *c, RecordTally *y)
+{
     y->counted += c->C;
     if (y->counted >= TALLY_FULL) {
 #pragma omp critical(record_hist)
@@ -172,7 +180,11 @@ static Status record_all(Backend *be, RecordCall *c, int64_t T, int n_threads)
             tally_begin(c, &c->tallies[i]);
 #pragma omp for schedule(static)
         for (int64_t t = 0; t < T; t++)
-            record_row(c, isa, &c->tallies[omp_get_thread_num()], t);
+{
+            RecordTally *y = &c->tallies[omp_get_thread_num()];
+            record_row(c, isa, y, t);
+            count_row(c, y);
+        }
     }
     merge(c, T, n_threads);
     return OK;

@@ -238,8 +238,10 @@ static void merge_rows(const RecordSlice *s, const RecordRow *rows, uint32_t *ab
         for (int p = 0; p < 4; p++)
             lanes.sum[p][0] = r->sum[p];
         lanes.shift = r->shift;
-        lanes.min = r->min;
-        lanes.max = r->max;
+        for (int i = 0; i < MOMENT_LANES; i++) {
+            lanes.min[i] = r->min;
+            lanes.max[i] = r->max;
+        }
         lanes.seen = s->C;
         lanes.n_nan = r->n_nan;
         lanes.n_pos_inf = r->n_pos_inf;
