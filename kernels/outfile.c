@@ -71,6 +71,22 @@ Status outfile_write_at(const OutFile *f, const void *data, size_t n, size_t pla
     return OK;
 }
 
+Status outfile_expect(const OutFile *f, size_t n)
+{
+    int failed;
+    do
+        failed = fallocate(f->fd, 0, 0, (off_t)n);
+    while (failed && errno == EINTR);
+    if (failed && errno != EOPNOTSUPP && errno != ENOSYS)
+        FAIL(ERR_IO, "%s: no room for its %zu bytes: %s", f->path, n, strerror(errno));
+    return OK;
+}
+
+void outfile_flush(const OutFile *f, size_t n, size_t place)
+{
+    (void)sync_file_range(f->fd, (off_t)place, (off_t)n, SYNC_FILE_RANGE_WRITE);
+}
+
 /* A rename is only on disk when its folder is. Some file systems refuse to sync
  * a folder (EINVAL); the file itself is synced by then. */
 static Status sync_folder(const char *path)

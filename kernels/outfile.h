@@ -25,6 +25,12 @@ MUST_USE Status outfile_write(OutFile *f, const void *data, size_t n);
 /* The same at byte `place` of the file, whatever was written before: by many threads at once
  * where they write different bytes. What lies between is 0. */
 MUST_USE Status outfile_write_at(const OutFile *f, const void *data, size_t n, size_t place);
+/* Takes the room for a file of n bytes, where the file system can: a full disk is told before
+ * the work, and what comes to its place then costs half as much. ERR_IO. */
+MUST_USE Status outfile_expect(const OutFile *f, size_t n);
+/* Has the disk begin with n bytes from place on, which were written: a hint, and what
+ * outfile_commit then waits for is less. */
+void outfile_flush(const OutFile *f, size_t n, size_t place);
 /* Syncs, renames onto the target, syncs the folder. On failure as outfile_close. */
 MUST_USE Status outfile_commit(OutFile *f);
 /* Gives up what was not committed. A zeroed handle, or twice, is fine. */

@@ -256,6 +256,11 @@ ALWAYS float vec_top(Vec v)
 {
 #if DQ_ISA_avx512
     return _mm512_reduce_max_ps((__m512)v);
+#elif DQ_ISA_avx2
+    __m128 half = _mm_max_ps(_mm256_castps256_ps128((__m256)v),
+                             _mm256_extractf128_ps((__m256)v, 1));
+    half = _mm_max_ps(half, _mm_movehl_ps(half, half));
+    return _mm_cvtss_f32(_mm_max_ss(half, _mm_movehdup_ps(half)));
 #else
     float top = v[0];
     for (int i = 1; i < VEC; i++)
@@ -279,11 +284,39 @@ ALWAYS uint32_t vec_at_least(Vec a, Vec b)
 #endif
 }
 
-/* The low bytes of v, in order. */
+/* The low bytes of v, in order. The compiler's own conversions go number by number. */
 ALWAYS void ivec_store_bytes(void *p, Ivec v)
 {
-    typedef int8_t BytesAt __attribute__((vector_size(VEC), aligned(1), may_alias));
-    *(BytesAt *)p = __builtin_convertvector(v, BytesAt);
+#if DQ_ISA_avx512
+    _mm_storeu_si128(p, _mm512_cvtepi32_epi8((__m512i)v));
+#elif DQ_ISA_avx2
+    __m256i four = _mm256_shuffle_epi8((__m256i)v, _mm256_set1_epi32(0x0c080400));
+    _mm_storel_epi64(p, _mm_unpacklo_epi32(_mm256_castsi256_si128(four),
+                                           _mm256_extracti128_si256(four, 1)));
+#else
+    for (int i = 0; i < VEC; i++)
+        ((uint8_t *)p)[i] = (uint8_t)v[i];
+#endif
+}
+
+/* VEC bytes, each a number of its own, with and without sign. */
+ALWAYS Ivec ivec_load_bytes(const void *p)
+{
+#if DQ_ISA_avx512
+    return (Ivec)_mm512_cvtepi8_epi32(_mm_loadu_si128(p));
+#elif DQ_ISA_avx2
+    return (Ivec)_mm256_cvtepi8_epi32(_mm_loadl_epi64(p));
+#else
+    Ivec v;
+    for (int i = 0; i < VEC; i++)
+        v[i] = ((const int8_t *)p)[i];
+    return v;
+#endif
+}
+
+ALWAYS Ivec ivec_load_ubytes(const void *p)
+{
+    return ivec_load_bytes(p) & 255;
 }
 
 #endif

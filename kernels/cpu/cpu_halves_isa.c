@@ -29,7 +29,11 @@ ALWAYS bool is_below_infinity(Ivec top)
 
 ALWAYS Halves narrow_bits(Uvec bits)
 {
+#if DQ_ISA_avx512
+    return (Halves)_mm512_cvtepi32_epi16((__m512i)bits);
+#else
     return __builtin_convertvector(bits, Halves);
+#endif
 }
 
 /* --- one vector --- */

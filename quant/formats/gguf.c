@@ -254,6 +254,7 @@ static Status write_head(OutFile *f, Listing *l)
     GgufPut head;
     Status  s;
     GUARD(make_head(&head, &scratch, l));
+    GUARD(outfile_expect(f, l->o->bytes));
     GUARD(outfile_write(f, head.out.at, head.out.n));
     if (l->o->warning) {
         l->o->warning = arena_printf(l->arena, "%s", l->o->warning);

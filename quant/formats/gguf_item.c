@@ -182,7 +182,9 @@ static Status write_panel(const Panel *p, const Work *w, const Buffers *b)
     if (p->first + p->n == p->item->n)
         pad = (GGUF_ALIGN - gguf_item_bytes(p->item) % GGUF_ALIGN) % GGUF_ALIGN;
     memset(b->stored + bytes, 0, pad);
-    return outfile_write_at(w->file, b->stored, bytes + pad, p->place);
+    TRY(outfile_write_at(w->file, b->stored, bytes + pad, p->place));
+    outfile_flush(w->file, bytes + pad, p->place);
+    return OK;
 }
 
 static Status do_panel(Panel *p, const Work *w, const Buffers *b)

@@ -6,6 +6,7 @@
 #include "kernels/blocks.h"
 #include "kernels/half.h"
 #include "tests/check.h"
+#include "tests/kernels/ref_ops.h"
 
 enum { N = 9, MOST = N * BLOCK_LARGE };
 
@@ -40,7 +41,7 @@ static uint64_t hash(const void *data, size_t n)
 }
 
 /* FNV of dequantize() of gguf 0.19 on the same bytes. */
-TEST(decodes_to_the_bits_of_ggml)
+static void decodes_to_the_bits_of_ggml(void)
 {
     static const uint64_t WANT[N_BLOCKS] = {
         [BLOCK_Q4_0] = 0x3c629020025748b8, [BLOCK_Q4_1] = 0xd08fca06bf7ec5c0,
@@ -107,7 +108,7 @@ static double offset_of(BlockType t, const uint8_t *b, int g)
     return t == BLOCK_Q4_1 || t == BLOCK_Q5_1 ? f16_at(b + 2) : 0;
 }
 
-TEST(codes_are_those_bit_by_bit)
+static void codes_are_those_bit_by_bit(void)
 {
     for (BlockType t = 0; t < N_BLOCKS; t++) {
         const BlockInfo *info = block_info(t);
@@ -129,7 +130,7 @@ TEST(codes_are_those_bit_by_bit)
     }
 }
 
-TEST(codes_decode_to_the_same_bits)
+static void codes_decode_to_the_same_bits(void)
 {
     static float back[MOST];
     for (BlockType t = 0; t < N_BLOCKS; t++) {
@@ -146,7 +147,7 @@ TEST(codes_decode_to_the_same_bits)
     }
 }
 
-TEST(no_scale_is_zeros_and_nan_stays_in_its_block)
+static void no_scale_is_zeros_and_nan_stays_in_its_block(void)
 {
     for (BlockType t = 0; t < N_BLOCKS; t++) {
         const BlockInfo *info = block_info(t);
@@ -160,6 +161,17 @@ TEST(no_scale_is_zeros_and_nan_stays_in_its_block)
             else
                 T_NEAR(out[i], 0, 0);
         }
+    }
+}
+
+TEST(every_instruction_set)
+{
+    CpuIsa isa = N_CPU_ISAS;
+    while (ref_next_isa(&isa)) {
+        decodes_to_the_bits_of_ggml();
+        codes_are_those_bit_by_bit();
+        codes_decode_to_the_same_bits();
+        no_scale_is_zeros_and_nan_stays_in_its_block();
     }
 }
 

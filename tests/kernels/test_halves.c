@@ -51,7 +51,8 @@ static void fill_middles(bool bf)
         float    low = bf ? bf16_to_f32(h) : f16_to_f32(h);
         float    high = bf ? bf16_to_f32(h + 1) : f16_to_f32(h + 1);
         float    middle = 0.5f * low + 0.5f * high;
-        wide[i] = i % 4 == 0 ? low : i % 4 == 1 ? middle : nextafterf(middle, i % 4 == 2 ? low : high);
+        float    beside = nextafterf(middle, i % 4 == 2 ? low : high);
+        wide[i] = i % 4 == 0 ? low : i % 4 == 1 ? middle : beside;
     }
 }
 

@@ -50,13 +50,19 @@ TEST(places_in_any_order)
     Arena a = {0};
     OutFile f;
     T_STATUS_OK(outfile_open(&f, &a, tmp("places")));
+    T_STATUS_OK(outfile_expect(&f, 9));
     T_STATUS_OK(outfile_write(&f, "ab", 2));
     T_STATUS_OK(outfile_write_at(&f, "end", 3, 6));
+    outfile_flush(&f, 3, 6);
     T_STATUS_OK(outfile_write_at(&f, "B", 1, 1));
     T_STATUS_OK(outfile_write(&f, "cd", 2));  // goes on where it was
     T_STATUS_OK(outfile_commit(&f));
     T_OK(memcmp(content(tmp("places")), "aBcd\0\0end", 10) == 0);
     unlink(tmp("places"));
+    T_STATUS_OK(outfile_open(&f, &a, tmp("places")));
+    T_FAILS(outfile_expect(&f, (size_t)1 << 62), ERR_IO, "places: no room for its 4611686");
+    outfile_close(&f);
+    T_OK(n_files(check_tmp()) == 0);
     arena_close(&a);
 }
 
