@@ -101,6 +101,14 @@ static void place(AttnCall *c, AttnScratch *s, int n_threads, Carve *m)
         place_scratch(&s[i], m, c);
 }
 
+void attn_pad_norm_weight(const AttnCall *c)
+{
+    if (!c->norm_weight)
+        return;
+    memset(c->norm_weight, 0, (size_t)c->dv_pad * sizeof(float));
+    memcpy(c->norm_weight, c->a->norm_weight, (size_t)c->dv * sizeof(float));
+}
+
 static Status allocate(Backend *be, AttnCall *c, AttnScratch *s, int n_threads)
 {
     void *memory;
@@ -112,10 +120,7 @@ static Status allocate(Backend *be, AttnCall *c, AttnScratch *s, int n_threads)
     TRY(cpu_scratch(be, &memory, m.used));
     m = (Carve){.base = memory};
     place(c, s, n_threads, &m);
-    if (c->norm_weight) {
-        memset(c->norm_weight, 0, (size_t)c->dv_pad * sizeof(float));
-        memcpy(c->norm_weight, c->a->norm_weight, (size_t)c->dv * sizeof(float));
-    }
+    attn_pad_norm_weight(c);
     return OK;
 }
 
@@ -200,7 +205,7 @@ Status cpu_attention(Backend *be, Tensor *out, const Tensor *q, const Tensor *k,
     c.n_key_maps = a->shared_keys ? 1 : a->n_maps;
     c.n_keys = c.key_start[a->batch.n_sequences];
     ArenaMark mark = arena_mark(&be->arena);
-    Status s = attend(be, &c, k, v);
+    Status s = attn_is_step(&c) ? attn_step(&c, be, k, v) : attend(be, &c, k, v);
     arena_rewind(&be->arena, mark);
     return s;
 }

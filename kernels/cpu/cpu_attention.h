@@ -213,7 +213,15 @@ static inline double lambda_of(const AttnCall *c, const AttnTile *t, int64_t i, 
                                    : a->lambda);
 }
 
+/* cpu_attention.c: fills c->norm_weight, if there is one, from the caller's. */
+void attn_pad_norm_weight(const AttnCall *c);
+
 /* cpu_attention_pack.c */
+/* panel [d,PANEL_KEYS] of n <= PANEL_KEYS keys of one map of a group, the first at k; 0 for
+ * those that are missing. row [dv_pad] of a group's value at v. */
+void attn_pack_keys(const AttnCall *c, float *panel, const float *k, int64_t n);
+void attn_pack_value(const AttnCall *c, float *row, const float *v);
+/* All of the call. */
 void attn_pack(const AttnCall *c, const float *k, const float *v, int n_threads);
 
 /* cpu_attention_tile.c */
@@ -223,6 +231,11 @@ void attn_load_queries(const AttnCall *c, const AttnTile *t, AttnScratch *s);
 void attn_logits(const AttnCall *c, const AttnTile *t, AttnScratch *s, TileRows rows,
                  int64_t key);
 void attn_tile(const AttnCall *c, const AttnTile *t, AttnScratch *s);
+
+/* cpu_attention_step.c: calls with one query a sequence of which only `out` is wanted, a
+ * step of generation. The bits are those of the tiles. */
+bool            attn_is_step(const AttnCall *c);
+MUST_USE Status attn_step(AttnCall *c, Backend *be, const Tensor *k, const Tensor *v);
 
 /* cpu_attention_quant.c: row_scale holds each row's absmax after attn_absmax,
  * and its scale after attn_scales. */

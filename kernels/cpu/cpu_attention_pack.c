@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "kernels/cpu/cpu_attention.h"
-#include "kernels/half.h"
+#include "kernels/cpu/cpu_backend.h"
 
 typedef float Quad __attribute__((vector_size(16)));
 typedef float QuadAt __attribute__((vector_size(16), aligned(4), may_alias));
@@ -49,10 +49,20 @@ static void pack_panel(float *panel, const float *k, int64_t ld, int64_t n, int6
             panel[i * PANEL_KEYS + j] = k[j * ld + i];
 }
 
-static void round_bf16(float *x, int64_t n)
+void attn_pack_keys(const AttnCall *c, float *panel, const float *k, int64_t n)
 {
-    for (int64_t i = 0; i < n; i++)
-        x[i] = bf16_round(x[i]);
+    pack_panel(panel, k, c->a->n_groups * c->n_key_maps * c->d, n, c->d);
+    if (c->a->dtype == DTYPE_BF16)
+        cpu_rows()->round_to_bf16(panel, panel, c->d * PANEL_KEYS);
+}
+
+void attn_pack_value(const AttnCall *c, float *row, const float *v)
+{
+    if (c->a->dtype == DTYPE_BF16)
+        cpu_rows()->round_to_bf16(row, v, c->dv);
+    else
+        memcpy(row, v, (size_t)c->dv * sizeof *row);
+    memset(row + c->dv, 0, (size_t)(c->dv_pad - c->dv) * sizeof *row);
 }
 
 /* Panel p of the sequence, of all groups and maps. */
@@ -60,27 +70,18 @@ static void pack_keys(const AttnCall *c, const float *k, int64_t sequence, int64
 {
     int64_t n_heads = c->a->n_groups * c->n_key_maps, ld = n_heads * c->d;
     int64_t key = c->key_start[sequence] + p * PANEL_KEYS;
-    int64_t n = c->key_start[sequence + 1] - key;
+    int64_t n = i64_min(c->key_start[sequence + 1] - key, PANEL_KEYS);
     int64_t floats = c->d * PANEL_KEYS;
     float *panel = c->k_panels + (c->panel_start[sequence] + p) * n_heads * floats;
-    n = n < PANEL_KEYS ? n : PANEL_KEYS;
-    for (int64_t h = 0; h < n_heads; h++, panel += floats) {
-        pack_panel(panel, k + key * ld + h * c->d, ld, n, c->d);
-        if (c->a->dtype == DTYPE_BF16)
-            round_bf16(panel, floats);
-    }
+    for (int64_t h = 0; h < n_heads; h++)
+        attn_pack_keys(c, panel + h * floats, k + key * ld + h * c->d, n);
 }
 
 static void pack_values(const AttnCall *c, const float *v, int64_t key)
 {
     const float *from = v + key * c->a->n_groups * c->dv;
-    for (int64_t g = 0; g < c->a->n_groups; g++, from += c->dv) {
-        float *row = c->v_rows + (g * c->n_keys + key) * c->dv_pad;
-        memcpy(row, from, (size_t)c->dv * sizeof *row);
-        memset(row + c->dv, 0, (size_t)(c->dv_pad - c->dv) * sizeof *row);
-        if (c->a->dtype == DTYPE_BF16)
-            round_bf16(row, c->dv);
-    }
+    for (int64_t g = 0; g < c->a->n_groups; g++)
+        attn_pack_value(c, c->v_rows + (g * c->n_keys + key) * c->dv_pad, from + g * c->dv);
 }
 
 /* The first key of the sequence that its first query sees. */

@@ -25,8 +25,9 @@ static void round_bf16(uint16_t *restrict y, const float *restrict x, int64_t n)
         y[i] = (uint16_t)(bf16_high(f32_bits(x[i])) >> 16);
 }
 
-static void round_to_bf16(float *restrict y, const float *restrict x, int64_t n)
+static void round_to_bf16(float *y, const float *x, int64_t n)
 {
+#pragma GCC ivdep
     for (int64_t i = 0; i < n; i++)
         y[i] = f32_from_bits(bf16_high(f32_bits(x[i])) & 0xffff0000u);
 }

@@ -114,6 +114,73 @@ TEST(wide_ragged_widths)
         check_shape(&RAGGED[i].shape, &RAGGED[i].wide, true);
 }
 
+/* --- one query (cpu_attention_step.c) --- */
+
+/* The last query of two sequences alone, where keys and values lie, against tiles. */
+static void check_step(const CaseShape *shape, const CaseWide *wide, Dtype dtype)
+{
+    Case c, step;
+    T_STATUS_OK(case_init_wide(&c, shape, wide, 3));
+    T_STATUS_OK(case_init_wide(&step, shape, wide, 3));
+    c.a.dtype = step.a.dtype = dtype;
+    int64_t q = c.q.shape[1] * c.q.shape[2], out = c.out.shape[1] * c.out.shape[2];
+    for (int64_t b = 0; b < 2; b++) {
+        memcpy((float *)step.q.data + b * q, (float *)c.q.data + (c.start[b + 1] - 1) * q,
+               (size_t)q * sizeof(float));
+        step.start[b + 1] = (int32_t)b + 1;
+    }
+    step.q.shape[0] = step.out.shape[0] = 2;
+    T_STATUS_OK(case_run(&c, 2));
+    for (int threads = 1; threads <= 3; threads++) {
+        memset(step.out.data, 0xff, tensor_bytes(&step.out));  // NaN
+        T_STATUS_OK(case_run(&step, threads));
+        for (int64_t b = 0; b < 2; b++)
+            T_OK(memcmp((float *)step.out.data + b * out,
+                        (float *)c.out.data + (c.start[b + 1] - 1) * out,
+                        (size_t)out * sizeof(float)) == 0);
+    }
+    arena_close(&step.arena);
+    arena_close(&c.arena);
+}
+
+TEST(wide_steps_have_the_bits_of_tiles)
+{
+    static const struct {
+        CaseShape shape;
+        CaseWide  wide;
+    } STEPS[] = {
+        {{6, 2, 1, 20, 2, {2, 3}, {64, 300}}, {0}},
+        {{9, 3, 1, 64, 2, {3, 2}, {1000, 129}}, {.value_dim = 33}},
+        {{4, 2, 2, 40, 2, {2, 2}, {65, 257}}, {0}},
+        {{8, 2, 2, 20, 2, {4, 2}, {300, 128}}, {4, 20, 0, true}},
+        {{12, 2, 2, 6, 2, {2, 2}, {70, 258}}, {3, 0, 20, false}},
+        {{12, 2, 2, 6, 2, {2, 2}, {200, 258}}, {2, 20, 129, true}},
+        {{4, 1, 1, 8, 2, {2, 2}, {200, 300}}, {.reach = 47}},
+    };
+    for (int isa = 0; isa < N_CPU_ISAS; isa++)
+        for (size_t i = 0; cpu_isa_force((CpuIsa)isa) && i < 7; i++) {
+            check_step(&STEPS[i].shape, &STEPS[i].wide, DTYPE_F32);
+            check_step(&STEPS[i].shape, &STEPS[i].wide, DTYPE_BF16);
+        }
+    cpu_isa_force(N_CPU_ISAS);
+}
+
+TEST(wide_step_of_a_norm_weight_and_lambda_by_row)
+{
+    CaseShape shape = {6, 2, 2, 12, 2, {1, 1}, {150, 20}};
+    CaseWide  wide = {.n_signals = 3, .value_dim = 18};
+    float     weight[18], lambda[12];
+    Case      c;
+    T_STATUS_OK(case_init_wide(&c, &shape, &wide, 4));
+    for (int i = 0; i < 18; i++)
+        weight[i] = 1 + 0.1f * (float)i;
+    fill_lambda(lambda, 12);
+    c.a.norm_weight = weight;
+    c.a.lambda_rows = lambda;
+    check_case(&c);
+    arena_close(&c.arena);
+}
+
 /* norm_weight has dv numbers. */
 TEST(wide_norm_weight_of_another_width)
 {
