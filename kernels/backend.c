@@ -119,6 +119,26 @@ Status backend_download(Backend *be, void *host, const Tensor *src)
     return be->ops->download(be, host, src);
 }
 
+Status backend_lend(Backend *be, Tensor *t, float *host)
+{
+    CHECK(t->dtype == DTYPE_F32);
+    if (!be->ops->on_host)
+        return be->ops->upload(be, t, host);
+    t->data = host;
+    return OK;
+}
+
+Status backend_return(Backend *be, float *host, const Tensor *t)
+{
+    CHECK(t->dtype == DTYPE_F32);
+    return t->data == host ? OK : be->ops->download(be, host, t);
+}
+
+const void *backend_host(const Backend *be, const Tensor *t)
+{
+    return be->ops->on_host ? t->data : NULL;
+}
+
 /* --- operations --- */
 
 Status op_linear_pack(Backend *be, Linear *out, const float *w, const float *bias, int64_t n,
@@ -252,6 +272,12 @@ Status op_product(Backend *be, const MatrixProduct *p)
     TRY(check_matrix("b", p->b_t ? p->n : p->k, p->b_t ? p->k : p->n, p->ldb));
     TRY(check_matrix("c", p->m, p->n, p->ldc));
     return p->m && p->n ? be->ops->product(be, p) : OK;
+}
+
+Status op_gram(Backend *be, double *gram, const Tensor *x)
+{
+    TRY(backend_check_2d("gram", "x", x, -1, -1));
+    return x->shape[0] && x->shape[1] ? be->ops->gram(be, gram, x) : OK;
 }
 
 Status op_embed(Backend *be, Tensor *y, const Tensor *table, const int32_t *ids)

@@ -153,6 +153,7 @@ enum { KV_GROUP = 32 };
 /* Table of a device. Shapes were checked by op_...; see there. */
 typedef struct {
     const char *name;
+    bool     on_host;                          // its memory is the host's
     void   (*close)(Backend *);
     Status (*alloc)(Backend *, Tensor *t);     // t->data for its shape; ERR_MEMORY
     void   (*rewind)(Backend *, ArenaMark);    // NULL where all memory lies in the arena
@@ -162,6 +163,7 @@ typedef struct {
     Status (*linear_pack)(Backend *, Linear *, const float *w, const float *bias);
     Status (*linear_codes)(Backend *, Linear *, const Codes *, const float *bias);
     Status (*product)(Backend *, const MatrixProduct *);
+    Status (*gram)(Backend *, double *gram, const Tensor *x);
     Status (*linear)(Backend *, Tensor *y, const Tensor *x, const Linear *w);
     Status (*embed)(Backend *, Tensor *y, const Tensor *table, const int32_t *ids);
     Status (*rope)(Backend *, Tensor *x, int64_t heads, const Tensor *cs, const Tensor *sn,
@@ -216,6 +218,15 @@ void            backend_rewind(Backend *be, ArenaMark mark);
 MUST_USE Status backend_upload(Backend *be, Tensor *dst, const void *host);
 MUST_USE Status backend_download(Backend *be, void *host, const Tensor *src);
 
+/* Lets an f32 tensor have the numbers at `host`, for as long as they stay there: uploaded, or,
+ * where the backend works in the host's memory, as they lie. What is written to the tensor
+ * then may or may not be seen at `host` until backend_return, which puts the tensor's numbers
+ * to `host` unless that is where it has them. */
+MUST_USE Status backend_lend(Backend *be, Tensor *t, float *host);
+MUST_USE Status backend_return(Backend *be, float *host, const Tensor *t);
+/* The tensor's numbers where the host can read them; NULL where a device has them. */
+const void     *backend_host(const Backend *be, const Tensor *t);
+
 /* w [N,K] f32 on the host, bias [N] or NULL; dtype F32 or BF16. The packed
  * copy lives in the backend's memory; w is no longer needed. */
 MUST_USE Status op_linear_pack(Backend *be, Linear *out, const float *w, const float *bias,
@@ -231,6 +242,11 @@ MUST_USE Status op_linear_codes(Backend *be, Linear *out, const Codes *c, const 
 /* A general product, for factorizations; sums in f32 in an order that depends on
  * the shape alone. */
 MUST_USE Status op_product(Backend *be, const MatrixProduct *p);
+/* On and right of the diagonal, gram [K,K] += x^T x for x [T,K]; gram is host memory, and
+ * what is left of the diagonal ends up as anything. Sums over parts of at most GRAM_PART rows
+ * are f32, parts are added in double. */
+enum { GRAM_PART = 512 };
+MUST_USE Status op_gram(Backend *be, double *gram, const Tensor *x);
 /* y [T,N] = x [T,K] W^T + bias. T == 1 (a step of generation) goes another way
  * than a batch and may differ from it in the last bit; op_score alike. */
 MUST_USE Status op_linear(Backend *be, Tensor *y, const Tensor *x, const Linear *w);

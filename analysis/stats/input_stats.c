@@ -1,9 +1,7 @@
-/* input_stats.c - sums over the rows of x, PART_ROWS of them at a time.
+/* input_stats.c - sums over the rows of x.
  *
  * Channel sums are made in double, row by row in order: no cut into parts or batches
- * and no number of threads can be seen in them. The gram of a part is a product in
- * f32, x^T x, of GRAM_ROWS rows of the gram at a time and only from the diagonal on;
- * parts are added in double. So its error is that of sums over PART_ROWS values. */
+ * and no number of threads can be seen in them. Those of products are op_gram's. */
 #include "analysis/stats/input_stats.h"
 
 #include <math.h>
@@ -12,12 +10,11 @@
 #include "kernels/size.h"
 
 enum {
-    PART_ROWS = 512,
-    GRAM_ROWS = 512,
-    CHANNELS = 64  // a thread's share
+    PART_ROWS = 512,  // that stay in cache while channels are taken from them
+    CHANNELS = 64     // a thread's share
 };
 
-/* Squares of larger values could overflow in the sum over a part. */
+/* Squares of larger values could overflow in a sum of op_gram's. */
 #define GRAM_LIMIT 0x1p58f
 
 Status input_stats_init(InputStats *s, Arena *a, int64_t K, bool with_gram)
@@ -87,72 +84,43 @@ static Status add_sums(InputStats *s, const Backend *be, const float *x, int64_t
     return OK;
 }
 
-/* --- products of channels --- */
+/* --- all of it --- */
 
-/* Memory of a part. */
-typedef struct {
-    float *x;        // [PART_ROWS,K] host
-    float *gram;     // [GRAM_ROWS,K] host
-    Tensor product;  // the same in the backend
-} Part;
-
-static Status part_open(Part *p, Arena *scratch, Backend *be, const InputStats *s)
+/* Rows on the host: x itself where it lies there, or a copy. */
+static Status rows_on_host(const float **out, Arena *scratch, Backend *be, const Tensor *x)
 {
-    *p = (Part){0};
-    p->x = arena_raw(scratch, PART_ROWS * s->k, sizeof *p->x);
-    p->gram = arena_raw(scratch, s->gram ? GRAM_ROWS * s->k : 0, sizeof *p->gram);
-    if (!p->x || !p->gram)
-        FAIL(ERR_MEMORY, "out of memory: sums over rows of %lld values", (long long)s->k);
-    if (!s->gram)
+    float *copy;
+    *out = backend_host(be, x);
+    if (*out)
         return OK;
-    return backend_tensor(be, &p->product, 1, (int64_t[]){GRAM_ROWS * s->k});
+    copy = arena_raw(scratch, tensor_count(x), sizeof *copy);
+    if (!copy)
+        FAIL(ERR_MEMORY, "out of memory: %lld rows of %lld values", (long long)x->shape[0],
+             (long long)x->shape[1]);
+    *out = copy;
+    return backend_download(be, copy, x);
 }
 
-/* Rows first .. first + n of the gram, from column `first` on. */
-static Status add_gram_rows(InputStats *s, Part *p, Backend *be, const Tensor *x,
-                            int64_t first, int64_t n)
+static Status add_rows(InputStats *s, Arena *scratch, Backend *be, const Tensor *x,
+                       const char *where)
 {
-    int64_t       K = s->k, cols = K - first;
-    const float  *columns = (const float *)x->data + first;
-    Tensor        product = tensor_2d(DTYPE_F32, p->product.data, n, cols);
-    MatrixProduct mp = {.m = n, .n = cols, .k = x->shape[0], .alpha = 1,
-                        .a = columns, .lda = K, .a_t = true, .b = columns, .ldb = K,
-                        .c = product.data, .ldc = cols};
-    TRY(op_product(be, &mp));
-    TRY(backend_download(be, p->gram, &product));
-#pragma omp parallel for schedule(static) num_threads(be->n_threads)
-    for (int64_t i = 0; i < n; i++) {
-        double      *to = s->gram + (first + i) * K + first;
-        const float *from = p->gram + i * cols;
-        for (int64_t j = i; j < cols; j++)
-            to[j] += (double)from[j];
+    const float *rows;
+    int64_t      T = x->shape[0], before = s->n_rows;
+    TRY(rows_on_host(&rows, scratch, be, x));
+    for (int64_t t = 0; t < T; t += PART_ROWS) {
+        int64_t n = i64_min(PART_ROWS, T - t);
+        TRY(add_sums(s, be, rows + t * s->k, n, where));
+        s->n_rows = before + t + n;
     }
-    return OK;
-}
-
-static Status add_part(InputStats *s, Part *p, Backend *be, const Tensor *x, const char *where)
-{
-    TRY(backend_download(be, p->x, x));
-    TRY(add_sums(s, be, p->x, x->shape[0], where));
-    for (int64_t i = 0; s->gram && i < s->k; i += GRAM_ROWS)
-        TRY(add_gram_rows(s, p, be, x, i, i64_min(GRAM_ROWS, s->k - i)));
-    s->n_rows += x->shape[0];
-    return OK;
+    return s->gram ? op_gram(be, s->gram, x) : OK;
 }
 
 Status input_stats_add(InputStats *s, Arena *scratch, Backend *be, const Tensor *x,
                        const char *where)
 {
-    ArenaMark mark = arena_mark(scratch), device = backend_mark(be);
-    int64_t   T = x->shape[0];
-    Part      part;
+    ArenaMark mark = arena_mark(scratch);
     CHECK(x->shape[1] == s->k);
-    Status status = part_open(&part, scratch, be, s);
-    for (int64_t t = 0; status == OK && t < T; t += PART_ROWS) {
-        Tensor rows = rows_of(x, t, i64_min(PART_ROWS, T - t));
-        status = add_part(s, &part, be, &rows, where);
-    }
-    backend_rewind(be, device);
+    Status status = add_rows(s, scratch, be, x, where);
     arena_rewind(scratch, mark);
     return status;
 }

@@ -8,8 +8,8 @@
 /* Zeros for inputs of K values, from a. */
 MUST_USE Status input_stats_init(InputStats *s, Arena *a, int64_t K, bool with_gram);
 
-/* Adds x [T,K] in be's memory; scratch of both arenas is given back. Only the upper
- * half of the gram is kept up. ERR_RANGE names the first NaN or infinity, after `where`,
+/* Adds x [T,K] in be's memory; scratch is given back. Only the upper half of the gram is
+ * kept up. ERR_RANGE names the first NaN or infinity, after `where`,
  * and its row, counted on from those that came before; s is then of no more use. */
 MUST_USE Status input_stats_add(InputStats *s, Arena *scratch, Backend *be, const Tensor *x,
                                 const char *where);

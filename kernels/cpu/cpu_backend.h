@@ -141,6 +141,7 @@ Status cpu_linear_codes(Backend *be, Linear *out, const Codes *c, const float *b
 Status cpu_pack_bias(Backend *be, Linear *out, const float *bias);
 Status cpu_linear(Backend *be, Tensor *y, const Tensor *x, const Linear *w);
 Status cpu_product(Backend *be, const MatrixProduct *p);
+Status cpu_gram(Backend *be, double *gram, const Tensor *x);
 Status cpu_embed(Backend *be, Tensor *y, const Tensor *table, const int32_t *ids);
 Status cpu_norm(Backend *be, Tensor *y, const Tensor *x, int64_t heads, const Norm *n);
 Status cpu_rope(Backend *be, Tensor *x, int64_t heads, const Tensor *cs, const Tensor *sn,

@@ -77,6 +77,7 @@ CHOICE(DivergenceIsa, cpu_divergence_isa, divergence)
 
 static const BackendOps CPU_OPS = {
     .name = "cpu",
+    .on_host = true,
     .close = cpu_close,
     .alloc = cpu_alloc,
     .upload = cpu_upload,
@@ -85,6 +86,7 @@ static const BackendOps CPU_OPS = {
     .linear_codes = cpu_linear_codes,
     .linear = cpu_linear,
     .product = cpu_product,
+    .gram = cpu_gram,
     .embed = cpu_embed,
     .norm = cpu_norm,
     .rope = cpu_rope,

@@ -44,6 +44,7 @@ static const BackendOps CUDA_OPS = {
     .linear_codes = cuda_linear_codes,
     .linear = cuda_linear,
     .product = cuda_product,
+    .gram = cuda_gram,
     .embed = cuda_embed,
     .norm = cuda_norm,
     .rope = cuda_rope,

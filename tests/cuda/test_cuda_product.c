@@ -1,6 +1,9 @@
 /* test_cuda_product.c - general products on the GPU against double: every transposition, rows
  * apart, and what is left when there is nothing to add. */
+#include <string.h>
+
 #include "tests/cuda/ref_cuda.h"
+#include "tests/kernels/ref_gram.h"
 #include "tests/kernels/ref_ops.h"
 #include "tests/kernels/ref_product.h"
 
@@ -93,5 +96,28 @@ TEST(product_names_a_side_that_is_too_long)
     MatrixProduct p = {1, 1, 1, 1, 0, x.data, x.data, (int64_t)INT32_MAX + 1, 1, 1, false,
                        false, x.data};
     T_FAILS(op_product(&be, &p), ERR_RANGE, "a side of 2147483648, at most 2147483647");
+    backend_close(&be);
+}
+
+/* Of more rows than a part, and of more channels than go at once. */
+TEST(gram_agrees_with_double)
+{
+    static const int64_t GRAMS[][2] = {{1, 1}, {3, 40}, {523, 17}, {20, 530}, {0, 9}};
+    Backend              be;
+    T_GPU(&be);
+    for (int i = 0; i < 5; i++) {
+        ArenaMark mark = backend_mark(&be);
+        RefGram   c;
+        Tensor    x;
+        ref_gram_open(&c, GRAMS[i][0], GRAMS[i][1], 1 + (uint64_t)i);
+        double *got = arena_raw(&c.arena, c.K * c.K, sizeof *got);
+        memcpy(got, c.start, (size_t)(c.K * c.K) * sizeof *got);
+        T_STATUS_OK(ref_cuda_exact(&be, &x, c.x.data, c.T, c.K));
+        T_STATUS_OK(op_gram(&be, got, &x));
+        if (!ref_gram_agrees(&c, got))
+            check_fail(__FILE__, __LINE__, "size %d", i);
+        backend_rewind(&be, mark);
+        arena_close(&c.arena);
+    }
     backend_close(&be);
 }
