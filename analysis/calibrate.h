@@ -1,6 +1,11 @@
 /* calibrate.h - runs a text through a model layer by layer and gathers what the
- * inputs of its linear layers are like. Holds the hidden states of the whole text
- * and the statistics of one input at a time. */
+ * inputs of its linear layers are like. Holds the hidden states of the whole text,
+ * what passes one tap, and the statistics of one input at a time.
+ *
+ * A layer whose matrices change one after another is run once all the same:
+ *   inputs of q, k, v; they change; reach TAP_O_IN; inputs of o; o changes;
+ *   reach TAP_MLP_IN; inputs of gate, up; they change; reach TAP_DOWN_IN; inputs of down;
+ *   it changes; advance */
 #ifndef DQ_CALIBRATE_H
 #define DQ_CALIBRATE_H
 
@@ -25,7 +30,11 @@ typedef struct {
     float           *hidden;    // [start[n], C] host: input of the layer to come
     int64_t          n_kept;    // numbers from hidden on that tell all about the layers so far:
                                 //   hidden, memory, keys, values
-    bool             attended;  // hidden is what the layer's attention has been added to
+    Tap              reached;   // in the layer at hand: up to there it is run; TAP_HIDDEN: its
+                                //   begin. hidden is the residual stream there
+    float           *passed;    // what passes the tap: rows of a batch together, the first of
+                                //   row t at t * width
+    int64_t          width;     // of the widest input that is kept so
     float           *memory;    // [start[n], E] of the last scan, where later layers read it
     float           *keys, *values;   // [start[n], ...] of the layer whose keys others read
 } Calibration;
@@ -34,19 +43,22 @@ typedef struct {
  * that the model has learned. progress and batch_tokens are 0: set them after. */
 MUST_USE Status calibration_open(Calibration *c, Arena *a, Model *m, const Sequences *text);
 
+/* Begins anew with the same text: as calibration_open left it. */
+MUST_USE Status calibration_restart(Calibration *c);
+
 /* Runs layer `layer` of the model (which layers_place has put there, as far as the
  * tap needs: TAP_QKV_IN no matrix at all, TAP_O_IN q, k and v, ...) up to that input
- * and gathers it. out's arrays are taken from a. Sums do not depend on the number of
- * threads; the products of the gram are f32 in parts of at most 512 rows, added in
- * double. ERR_RANGE where an input is NaN or infinite, or, with a gram, beyond 2^58. */
+ * and gathers it. Nothing of it is kept: weights may change, and the next run begins where
+ * this one did. out's arrays are taken from a. Sums do not depend on the number of
+ * threads; the products of the gram are op_gram's. ERR_RANGE where an input is NaN or
+ * infinite, or, with a gram, beyond 2^58. */
 MUST_USE Status calibration_inputs(InputStats *out, Arena *a, Calibration *c, int64_t layer,
                                    Tap tap, bool with_gram);
-/* Attention of the layer is as it will be, o too: hidden becomes what it has been added
- * to. From there on the layer is run for TAP_MLP_IN, TAP_DOWN_IN and calibration_advance,
- * to the same bits; taps before can be asked for no more. Needs not be called: it saves
- * attention from being run for each of them. Nothing happens where the halves of a layer are
- * parallel. */
-MUST_USE Status calibration_attend(Calibration *c, int64_t layer);
+/* Matrices before the tap are as they will be: the layer is run up to there, and what follows
+ * begins there, to the same bits. Taps before can be asked for no more. Needs not be called:
+ * it saves the way there from being run for each tap that follows. (Halves that are parallel
+ * have no place between them: there TAP_MLP_IN is reached at TAP_O_IN.) */
+MUST_USE Status calibration_reach(Calibration *c, int64_t layer, Tap tap);
 /* Runs the whole layer, or the rest of it: hidden becomes its output. */
 MUST_USE Status calibration_advance(Calibration *c, int64_t layer);
 

@@ -59,10 +59,13 @@ static void warn_short(Run *r)
 }
 
 /* hidden: the embeddings, turned where the model is. */
-static Status calibration_start(Run *r)
+static Status calibration_start(Run *r, bool again)
 {
+    if (again)
+        TRY(calibration_restart(&r->calibration));
+    else
+        TRY(calibration_open(&r->calibration, r->a, &r->model, r->o->text));
     r->calibration.progress = r->o->progress;
-    TRY(calibration_open(&r->calibration, r->a, &r->model, r->o->text));
     if (!r->o->rotate)
         return OK;
     return rotate_embed(r->calibration.hidden, r->o->text->start[r->o->text->n], &r->r1,
@@ -136,7 +139,7 @@ static Status begin(Run *r)
         textbuf_add(&r->notes, "Matrices inside of Mamba layers (x_proj, dt_proj) get the "
                     "range of least error (clip), not GPTQ: their inputs are not gathered.\n");
     TRY(layers_model(&r->model, r->a, o->backend, &r->layers, DTYPE_F32));
-    return calibration_start(r);
+    return calibration_start(r, false);
 }
 
 /* --- a folder of safetensors --- */
@@ -219,7 +222,7 @@ static Status write_folder(Run *r, size_t *bytes)
     if (target) {
         TRY(run_target(r));
         if (r->calibrated)
-            TRY(calibration_start(r));
+            TRY(calibration_start(r, true));
     }
     TRY(open_export(r));
     TRY(take_up(r));

@@ -268,12 +268,35 @@ Status forward_layer(Pass *p, int64_t layer, Tap tap, const Tensor **at)
     return run_stages(p, layer, 0, enter_attention, tap, at);
 }
 
-Status forward_mlp(Pass *p, int64_t layer, Tap tap, const Tensor **at)
+Tensor *forward_passed(Pass *p, int64_t layer, Tap tap)
 {
-    enum { MLP_STAGE = 2 };
-    CHECK(STAGES[MLP_STAGE].tap == TAP_MLP_IN && tap != TAP_QKV_IN && tap != TAP_O_IN);
-    CHECK(p->m->config.residual != RESIDUAL_PARALLEL);
-    return run_stages(p, layer, MLP_STAGE, enter_mlp, tap, at);
+    CHECK(tap == TAP_O_IN || tap == TAP_DOWN_IN);
+    if (tap == TAP_DOWN_IN)
+        return &p->gate;
+    p->o = *mix_output(p, layer);
+    return &p->o;
+}
+
+/* The stages that follow a tap; at TAP_MLP_IN x is there and its norm is taken anew. */
+Status forward_from(Pass *p, int64_t layer, Tap from, Tap tap, const Tensor **at)
+{
+    enum { MLP_STAGE = 2, LAST_STAGE = N_TAPS - 1 };
+    CHECK(STAGES[MLP_STAGE].tap == TAP_MLP_IN && (tap == TAP_HIDDEN || tap >= from));
+    switch (from) {
+    case TAP_O_IN:
+    case TAP_DOWN_IN:
+        *at = from == TAP_O_IN ? &p->o : &p->gate;
+        if (tap == from)
+            return OK;
+        return from == TAP_O_IN ? run_stages(p, layer, MLP_STAGE, add_attention, tap, at)
+                                : run_stages(p, layer, LAST_STAGE, add_mlp, tap, at);
+    case TAP_MLP_IN:
+        CHECK(p->m->config.residual != RESIDUAL_PARALLEL);
+        return run_stages(p, layer, MLP_STAGE, enter_mlp, tap, at);
+    default:
+        CHECK(from == TAP_HIDDEN);
+        return forward_layer(p, layer, tap, at);
+    }
 }
 
 /* --- the whole pass --- */

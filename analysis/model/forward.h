@@ -34,12 +34,14 @@ MUST_USE Status forward_open(Pass *p);
 /* p->x = the input of the first layer. */
 MUST_USE Status forward_embed(Pass *p, const int32_t *ids);
 /* p->x, the input of the layer, becomes its output where tap is TAP_HIDDEN. Else the
- * layer is run up to that tap, x is of use only after TAP_MLP_IN (forward_mlp), and no
- * weights of what follows are looked at. *at: what passes the tap, until the pass goes on. */
+ * layer is run up to that tap, and no weights of what follows are looked at. *at: what passes the tap, until the pass goes on. */
 MUST_USE Status forward_layer(Pass *p, int64_t layer, Tap tap, const Tensor **at);
-/* The same of its second half: p->x is what attention has been added to, as it is after
- * forward_layer up to TAP_MLP_IN; tap is none before that. Not of layers whose halves are
- * parallel. */
-MUST_USE Status forward_mlp(Pass *p, int64_t layer, Tap tap, const Tensor **at);
+/* The same from a tap on: p->x is as it was when the layer was run that far. What passed it is
+ * to be in forward_passed, where `from` is TAP_O_IN or TAP_DOWN_IN; after TAP_MLP_IN, which
+ * only a layer whose halves are not parallel can go on from, p->x tells all, as at the
+ * layer's begin, TAP_HIDDEN. tap does not come before `from`. */
+MUST_USE Status forward_from(Pass *p, int64_t layer, Tap from, Tap tap, const Tensor **at);
+/* What passes TAP_O_IN or TAP_DOWN_IN of that layer. */
+Tensor *forward_passed(Pass *p, int64_t layer, Tap tap);
 
 #endif

@@ -199,6 +199,12 @@ static Status recall(Pass *p, int64_t layer)
     return op_glu(be, &p->o, &p->memory, ACT_SILU);
 }
 
+Tensor *mix_output(Pass *p, int64_t layer)
+{
+    Mixer mixer = p->m->config.layers[layer].mixer;
+    return mixer == MIX_MAMBA || mixer == MIX_MEMORY ? &p->z : &p->heads;
+}
+
 Status mix_positions(Pass *p, int64_t layer)
 {
     switch (p->m->config.layers[layer].mixer) {

@@ -8,5 +8,7 @@
 MUST_USE Status mix_buffers(Pass *p);
 /* p->o, the input of W_O, from p->n. */
 MUST_USE Status mix_positions(Pass *p, int64_t layer);
+/* Where it leaves that. */
+Tensor *mix_output(Pass *p, int64_t layer);
 
 #endif

@@ -89,8 +89,10 @@ Status calibration_open(Calibration *c, Arena *a, Model *m, const Sequences *tex
         values = model_value_width(config);
     }
     c->n_kept = T * (config->hidden + inner + keys + values);
+    c->width = i64_max(i64_max(model_out_width(config), config->inner), config->inter);
     c->hidden = arena_alloc(a, c->n_kept, sizeof *c->hidden);
-    if (!c->hidden)
+    c->passed = arena_raw(a, T * c->width, sizeof *c->passed);  // only what is used is touched
+    if (!c->hidden || !c->passed)
         FAIL(ERR_MEMORY, "out of memory: hidden states of %lld tokens", (long long)T);
     float *next = c->hidden + T * config->hidden;
     c->memory = inner ? next : NULL;
@@ -99,10 +101,16 @@ Status calibration_open(Calibration *c, Arena *a, Model *m, const Sequences *tex
     return embed_text(c);
 }
 
+Status calibration_restart(Calibration *c)
+{
+    c->reached = TAP_HIDDEN;
+    return embed_text(c);
+}
+
 /* --- one layer --- */
 
-/* What is done with it: stats of the inputs at the tap, or, where there are none to fill,
- * hidden states of the tap in place of its input: its output, or those after attention. */
+/* From the tap that was reached to another: stats of what passes there, or, where there are
+ * none to fill, to go on from there. */
 typedef struct {
     Calibration *c;
     int64_t      layer;
@@ -112,8 +120,18 @@ typedef struct {
     char         what[64];   // "layer 3, o_in"
 } LayerRun;
 
+static bool reads_passed(Tap reached)
+{
+    return reached == TAP_O_IN || reached == TAP_DOWN_IN;
+}
+
+static bool mixes(const LayerRun *r)
+{
+    return r->c->reached == TAP_HIDDEN && r->tap != TAP_QKV_IN;
+}
+
 /* What layers before this one have left for it. */
-static Status bring(const LayerRun *r, Pass *p, int64_t row)
+static Status bring_left(const LayerRun *r, Pass *p, int64_t row)
 {
     const Calibration *c = r->c;
     Backend           *be = c->model->backend;
@@ -127,7 +145,7 @@ static Status bring(const LayerRun *r, Pass *p, int64_t row)
 }
 
 /* And what it leaves for layers after it. */
-static Status take(const LayerRun *r, const Pass *p, int64_t row)
+static Status take_left(const LayerRun *r, const Pass *p, int64_t row)
 {
     Calibration *c = r->c;
     Backend     *be = c->model->backend;
@@ -140,27 +158,47 @@ static Status take(const LayerRun *r, const Pass *p, int64_t row)
     return backend_download(be, c->values + row * p->v.shape[1], &p->v);
 }
 
+/* The batch as it was where the layer was left. Hidden states may be worked on where they
+ * lie, if that is what they become. */
+static Status bring(const LayerRun *r, Pass *p, int64_t row)
+{
+    Calibration *c = r->c;
+    Backend     *be = c->model->backend;
+    float       *x = c->hidden + row * c->model->config.hidden;
+    if (r->stats)
+        TRY(backend_upload(be, &p->x, x));
+    else
+        TRY(backend_lend(be, &p->x, x));
+    if (mixes(r))
+        TRY(bring_left(r, p, row));
+    if (!reads_passed(c->reached))
+        return OK;
+    return backend_lend(be, forward_passed(p, r->layer, c->reached), c->passed + row * c->width);
+}
+
+static Status take(const LayerRun *r, const Pass *p, const Tensor *at, int64_t row)
+{
+    Calibration *c = r->c;
+    Backend     *be = c->model->backend;
+    TRY(backend_return(be, c->hidden + row * c->model->config.hidden, &p->x));
+    if (reads_passed(r->tap))
+        TRY(backend_return(be, c->passed + row * c->width, at));
+    return mixes(r) ? take_left(r, p, row) : OK;
+}
+
 /* The batch whose first row is `row` of the text. */
 static Status run_batch(LayerRun *r, const Batch *batch, int64_t row)
 {
-    Calibration  *c = r->c;
-    Model        *m = c->model;
-    float        *x = c->hidden + row * m->config.hidden;
+    Model        *m = r->c->model;
     Pass          p = {.m = m, .batch = batch, .quant = {.bits = 16}};
     ArenaMark     mark = backend_mark(m->backend);
     const Tensor *at;
     Status        s = OK;
     GUARD(forward_open(&p));
-    GUARD(backend_upload(m->backend, &p.x, x));
     GUARD(bring(r, &p, row));
-    GUARD((c->attended ? forward_mlp : forward_layer)(&p, r->layer, r->tap, &at));
-    if (r->stats) {
-        s = input_stats_add(r->stats, &r->scratch, m->backend, at, r->what);
-        goto out;
-    }
-    GUARD(backend_download(m->backend, x, &p.x));
-    if (!c->attended)
-        s = take(r, &p, row);
+    GUARD(forward_from(&p, r->layer, r->c->reached, r->tap, &at));
+    s = r->stats ? input_stats_add(r->stats, &r->scratch, m->backend, at, r->what)
+                 : take(r, &p, at, row);
 out:
     backend_rewind(m->backend, mark);
     return s;
@@ -195,26 +233,28 @@ static Status run_layer(Calibration *c, int64_t layer, Tap tap, InputStats *stat
 Status calibration_inputs(InputStats *out, Arena *a, Calibration *c, int64_t layer, Tap tap,
                           bool with_gram)
 {
-    CHECK(tap != TAP_HIDDEN && (!c->attended || tap == TAP_MLP_IN || tap == TAP_DOWN_IN));
+    CHECK(tap != TAP_HIDDEN && tap >= c->reached);
     TRY(input_stats_init(out, a, tap_channels(&c->model->config, tap, layer), with_gram));
     TRY(run_layer(c, layer, tap, out));
     input_stats_close(out);
     return OK;
 }
 
-Status calibration_attend(Calibration *c, int64_t layer)
+Status calibration_reach(Calibration *c, int64_t layer, Tap tap)
 {
-    CHECK(!c->attended);
-    if (c->model->config.residual == RESIDUAL_PARALLEL)
+    CHECK(tap != TAP_HIDDEN);
+    if (tap == TAP_MLP_IN && c->model->config.residual == RESIDUAL_PARALLEL)
+        tap = TAP_O_IN;
+    if (tap == TAP_QKV_IN || tap <= c->reached)
         return OK;
-    TRY(run_layer(c, layer, TAP_MLP_IN, NULL));
-    c->attended = true;
+    TRY(run_layer(c, layer, tap, NULL));
+    c->reached = tap;
     return OK;
 }
 
 Status calibration_advance(Calibration *c, int64_t layer)
 {
     TRY(run_layer(c, layer, TAP_HIDDEN, NULL));
-    c->attended = false;
+    c->reached = TAP_HIDDEN;
     return OK;
 }

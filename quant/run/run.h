@@ -56,13 +56,16 @@ MUST_USE Status run_layer_transform(Run *r, LayerWeights *w);
 MUST_USE Status run_target(Run *r);
 /* run_layer.c: reads a layer and turns it; places it; codes and exports it. */
 MUST_USE Status run_layer_open(LayerWeights *w, Run *r, int64_t layer);
+/* Of inputs before which weights may change still; and of those before which they are final:
+ * what follows begins there. */
 MUST_USE Status run_layer_inputs(InputStats *in, Run *r, const LayerWeights *w, Tap tap,
                                  bool gram);
+MUST_USE Status run_layer_reach(InputStats *in, Run *r, const LayerWeights *w, Tap tap,
+                                bool gram);
 MUST_USE Status run_layer(Run *r, int64_t layer);
-/* With a gram, and its factor where a matrix needs it: until the caller zeroes that. */
+/* run_layer_reach with a gram, and its factor where a matrix needs it: until the caller zeroes
+ * that. */
 MUST_USE Status run_tap_inputs(InputStats *in, Run *r, const LayerWeights *w, Tap tap);
-/* Matrices that read the tap are final: what follows need not run them again. */
-MUST_USE Status run_tap_done(Run *r, const LayerWeights *w, Tap tap);
 /* The layer's weights are final: hidden states move on. */
 MUST_USE Status run_layer_advance(Run *r, const LayerWeights *w);
 /* run_rest.c: all tensors that no layer wrote. */

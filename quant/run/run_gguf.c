@@ -33,12 +33,11 @@ static Status layer_importance(const double **at, Run *r, int64_t layer)
     for (int tap = TAP_QKV_IN; tap < N_TAPS; tap++) {
         InputStats in;
         double    *mean;
-        TRY(run_layer_inputs(&in, r, &w, (Tap)tap, false));
+        TRY(run_layer_reach(&in, r, &w, (Tap)tap, false));
         ARENA_NEW(mean, r->a, in.k);
         for (int64_t i = 0; i < in.k; i++)
             mean[i] = in.sum2[i] / (double)in.n_rows;
         at[tap] = mean;
-        TRY(run_tap_done(r, &w, (Tap)tap));
     }
     TRY(run_layer_advance(r, &w));
     arena_rewind(&r->scratch, mark);

@@ -13,13 +13,48 @@ Status run_layer_open(LayerWeights *w, Run *r, int64_t layer)
     return run_layer_rotate(r, w);
 }
 
-/* Gathers the inputs at a tap with the weights as they are now. */
 Status run_layer_inputs(InputStats *in, Run *r, const LayerWeights *w, Tap tap, bool gram)
 {
     Backend  *be = r->o->backend;
     ArenaMark mark = backend_mark(be);
     TRY(layers_place(&r->model, &r->layers, w));
     Status s = calibration_inputs(in, &r->scratch, &r->calibration, w->number, tap, gram);
+    backend_rewind(be, mark);
+    return s;
+}
+
+/* The layer from where it was left on: matrices before that, and at `to` and after it, are not
+ * looked at. */
+static Status place_part(Run *r, const LayerWeights *w, Tap to)
+{
+    LayerWeights part = *w;
+    for (int kind = 0; kind < N_WEIGHTS; kind++) {
+        Tap tap = tap_of_weight((WeightKind)kind);
+        if (tap != TAP_HIDDEN && (tap < r->calibration.reached || (to && tap >= to)))
+            part.at[kind].w = NULL;
+    }
+    return layers_place(&r->model, &r->layers, &part);
+}
+
+Status run_layer_reach(InputStats *in, Run *r, const LayerWeights *w, Tap tap, bool gram)
+{
+    Backend     *be = r->o->backend;
+    Calibration *c = &r->calibration;
+    ArenaMark    mark = backend_mark(be);
+    TRY(place_part(r, w, tap));
+    Status s = calibration_reach(c, w->number, tap);
+    if (s == OK)
+        s = calibration_inputs(in, &r->scratch, c, w->number, tap, gram);
+    backend_rewind(be, mark);
+    return s;
+}
+
+Status run_layer_advance(Run *r, const LayerWeights *w)
+{
+    Backend  *be = r->o->backend;
+    ArenaMark mark = backend_mark(be);
+    TRY(place_part(r, w, TAP_HIDDEN));
+    Status s = calibration_advance(&r->calibration, w->number);
     backend_rewind(be, mark);
     return s;
 }
@@ -91,7 +126,7 @@ Status run_tap_inputs(InputStats *in, Run *r, const LayerWeights *w, Tap tap)
         if (run_in_set(r, w, kind, tap) &&
             run_scheme(r, w->at[kind].name)->method == METHOD_GPTQ)
             first = &w->at[kind];
-    TRY(run_layer_inputs(in, r, w, tap, true));
+    TRY(run_layer_reach(in, r, w, tap, true));
     if (!first)
         return OK;
     return gptq_factor(&r->factor, &r->scratch, first->name, in, damp_of(r),
@@ -187,26 +222,6 @@ static Status code_tap(Run *r, LayerWeights *w, Tap tap)
     return OK;
 }
 
-static Status move_on(Run *r, const LayerWeights *w, Status (*step)(Calibration *, int64_t))
-{
-    Backend  *be = r->o->backend;
-    ArenaMark mark = backend_mark(be);
-    TRY(layers_place(&r->model, &r->layers, w));
-    Status s = step(&r->calibration, w->number);
-    backend_rewind(be, mark);
-    return s;
-}
-
-Status run_tap_done(Run *r, const LayerWeights *w, Tap tap)
-{
-    return r->calibrated && tap == TAP_O_IN ? move_on(r, w, calibration_attend) : OK;
-}
-
-Status run_layer_advance(Run *r, const LayerWeights *w)
-{
-    return move_on(r, w, calibration_advance);
-}
-
 static Status export_layer(Run *r, const LayerWeights *w)
 {
     const ModelConfig *c = &r->layers.info.config;
@@ -227,10 +242,8 @@ Status run_layer(Run *r, int64_t layer)
     TRY(run_layer_open(&w, r, layer));
     if (r->calibrated)
         TRY(run_layer_transform(r, &w));
-    for (int i = 0; i < RUN_SETS; i++) {
+    for (int i = 0; i < RUN_SETS; i++)
         TRY(code_tap(r, &w, RUN_SET[i]));
-        TRY(run_tap_done(r, &w, RUN_SET[i]));
-    }
     if (r->calibrated)
         TRY(run_layer_advance(r, &w));
     TRY(export_layer(r, &w));

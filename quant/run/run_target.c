@@ -71,10 +71,8 @@ static Status measure_layer(BudgetItem *items, Run *r, int64_t layer)
     TRY(run_layer_open(&w, r, layer));
     if (r->calibrated)
         TRY(run_layer_transform(r, &w));
-    for (int i = 0; i < RUN_SETS; i++) {
+    for (int i = 0; i < RUN_SETS; i++)
         TRY(measure_set(&items[i], r, &w, RUN_SET[i]));
-        TRY(run_tap_done(r, &w, RUN_SET[i]));
-    }
     if (r->calibrated)
         TRY(run_layer_advance(r, &w));
     arena_rewind(&r->scratch, mark);

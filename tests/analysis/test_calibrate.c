@@ -211,9 +211,9 @@ static void check_inputs(const char *name, const InputStats *s, const float *x, 
                    "by %.1e", name, (int)layer, tap, ours, plain);
 }
 
-/* Each matrix is placed only when the taps before it are done; attend: and attention is
- * not run again for those after it. */
-static Status follow(Trail *t, const char *name, bool attend)
+/* Each matrix is placed only when the taps before it are done; reach: and the layer goes on
+ * from there. */
+static Status follow(Trail *t, const char *name, bool reach)
 {
     for (int64_t l = 0; l < t->m.config.n_layers; l++) {
         int placed = 0;
@@ -221,8 +221,8 @@ static Status follow(Trail *t, const char *name, bool attend)
             InputStats s;
             TRY(place(t, l, placed, TAPS[i].before));
             placed = TAPS[i].before;
-            if (attend && TAPS[i].tap == TAP_MLP_IN)
-                TRY(calibration_attend(&t->c, l));
+            if (reach)
+                TRY(calibration_reach(&t->c, l, TAPS[i].tap));
             TRY(calibration_inputs(&s, &t->a, &t->c, l, TAPS[i].tap, true));
             CHECK(s.k == watched.s.m.layers[l].w[TAPS[i].kind].k);
             check_inputs(name, &s, watched.x[l][TAPS[i].kind], i, l);

@@ -78,24 +78,24 @@ static bool is_output(const Trail *t, int64_t layer)
     return memcmp(t->c.hidden, t->run.hidden + layer * n, (size_t)n * sizeof(float)) == 0;
 }
 
-/* attend: attention is run once, not for each of the taps that follow it. */
-static Status follow(Trail *t, const char *name, bool attend)
+/* reach: taps that are gone on from: 0 none, 1 and 2 every other, 3 all. */
+static Status follow(Trail *t, const char *name, int reach)
 {
     static const Tap TAPS[] = {TAP_QKV_IN, TAP_O_IN, TAP_MLP_IN, TAP_DOWN_IN};
     for (int64_t l = 0; l < t->s.m.config.n_layers; l++) {
         for (int i = 0; i < 4; i++) {
             InputStats s;
-            if (attend && TAPS[i] == TAP_MLP_IN)
-                TRY(calibration_attend(&t->c, l));
+            if (reach && (reach == 3 || i % 2 == reach - 1))
+                TRY(calibration_reach(&t->c, l, TAPS[i]));
             TRY(calibration_inputs(&s, &t->a, &t->c, l, TAPS[i], false));
             if (!same_peaks(&s, &t->probe.values[TAPS[i]][l]))
-                check_fail(__FILE__, __LINE__, "%s, layer %d, tap %d%s: other inputs", name,
-                           (int)l, i, attend ? ", attended" : "");
+                check_fail(__FILE__, __LINE__, "%s, layer %d, tap %d, reach %d: other inputs",
+                           name, (int)l, i, reach);
         }
         TRY(calibration_advance(&t->c, l));
         if (!is_output(t, l))
-            check_fail(__FILE__, __LINE__, "%s, layer %d%s: other hidden states", name, (int)l,
-                       attend ? ", attended" : "");
+            check_fail(__FILE__, __LINE__, "%s, layer %d, reach %d: other hidden states", name,
+                       (int)l, reach);
     }
     return OK;
 }
@@ -104,15 +104,15 @@ TEST(calibration_carries_what_layers_leave_for_others)
 {
     int n_crosses = 0, n_memories = 0;
     for (int i = 0; i < N_NAMES; i++)
-        for (int attend = 0; attend < 2; attend++) {
+        for (int reach = 0; reach < 4; reach++) {
             Trail t = {0};
             T_STATUS_OK(trail_open(&t, NAMES[i]));
-            T_STATUS_OK(follow(&t, NAMES[i], attend));
+            T_STATUS_OK(follow(&t, NAMES[i], reach));
             n_crosses += t.c.keys != NULL;
             n_memories += t.c.memory != NULL;
             trail_close(&t);
         }
-    T_OK(n_crosses >= 6 && n_memories >= 6);
+    T_OK(n_crosses >= 12 && n_memories >= 12);
 }
 
 TEST(matrices_of_other_layers_have_their_taps)
