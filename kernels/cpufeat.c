@@ -35,10 +35,21 @@ static CpuIsa detect(void)
         return CPU_PLAIN;
     return has_all(b, avx512) && has_all(state, state_avx512) ? CPU_AVX512 : CPU_AVX2;
 }
+
+static bool detect_bf16(void)
+{
+    uint32_t a, b, c, d;
+    return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & bit_AVX512BF16);
+}
 #else
 static CpuIsa detect(void)
 {
     return CPU_PLAIN;
+}
+
+static bool detect_bf16(void)
+{
+    return false;
 }
 #endif
 
@@ -58,6 +69,14 @@ CpuIsa cpu_isa(void)
 {
     CpuIsa isa = forced;
     return isa == N_CPU_ISAS ? best_isa() : isa;
+}
+
+bool cpu_has_bf16_dot(void)
+{
+    static _Atomic int has;  // 0: not asked yet, 1: no, 2: yes
+    if (has == 0)
+        has = detect_bf16() ? 2 : 1;
+    return has == 2 && cpu_isa() == CPU_AVX512;
 }
 
 bool cpu_isa_force(CpuIsa isa)

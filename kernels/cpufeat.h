@@ -21,6 +21,9 @@ CpuIsa cpu_isa(void);
  * ours run. */
 bool cpu_isa_force(CpuIsa isa);
 
+/* Sums of products of pairs of bf16 (avx512_bf16), where cpu_isa() is CPU_AVX512. */
+bool cpu_has_bf16_dot(void);
+
 const char *cpu_isa_name(CpuIsa isa);  // "plain", "avx2", "avx512"
 
 #endif

@@ -44,7 +44,7 @@ static inline int cpu_threads(const Backend *be, int64_t work)
 /* Row-wise work of the small operations (cpu_rows_isa.c), once an instruction set. */
 typedef struct {
     void (*round_bf16)(uint16_t *y, const float *x, int64_t n);
-    void (*round_to_bf16)(float *y, const float *x, int64_t n);  // kept as f32
+    void (*round_to_bf16)(float *y, const float *x, int64_t n);  // kept as f32; y may be x
     void (*rope)(float *x, int64_t half, const float *cs, const float *sn);
     void (*add)(float *y, const float *x, int64_t n);
     void (*glu[N_ACTS])(float *gate, const float *up, int64_t n);  // up NULL: none
@@ -75,6 +75,11 @@ typedef struct {
     /* c [64] of x [k_pad]; sums [n_groups] of x, looked at where there are offsets. */
     void (*row)(float *c, const float *x, const float *sums, const CpuWeights *w,
                 int64_t panel);
+    /* Of codes of 4 and 6 bits and x in bf16, as `pairs` puts it from its floats; NULL where
+     * cpu_has_bf16_dot() is never true. */
+    void (*pairs)(uint32_t *to, const float *x, int64_t n_blocks, int bits);
+    void (*dots)(float *c, const uint32_t *x, const float *sums, const CpuWeights *w,
+                 int64_t panel);
     /* To the layouts of numbers; `bf16` rounds to those but keeps them as f32. */
     void (*decode)(float *out, const CpuWeights *w, int64_t panel, bool bf16);
     void (*decode_bf16)(uint16_t *out, const CpuWeights *w, int64_t panel);

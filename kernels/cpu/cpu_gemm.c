@@ -242,7 +242,7 @@ static void group_panels(GemmRun *run, int64_t n)
 static Status choose_kernel(GemmRun *run, CpuState *st)
 {
     bool bf16 = run->linear->dtype == DTYPE_BF16;
-    group_panels(run, GROUP_PANELS);
+    group_panels(run, run->one_row ? 1 : GROUP_PANELS);  // 1: as equal shares as can be
     if (run->one_row)
         return OK;
     run->ours = true;
@@ -313,19 +313,34 @@ static void stage(GemmRun *run, const float *x, const int32_t *rows, int n_threa
     }
 }
 
-/* Behind the only row of a chunk there is room for the sums. */
-static void sum_groups(GemmRun *run)
+/* Four chains: one would wait for itself longer than the product takes. */
+static float sum_of(const float *x, int64_t n)
+{
+    double  sum[4] = {0};
+    int64_t i = 0;
+    for (; i + 4 <= n; i += 4)
+        for (int j = 0; j < 4; j++)
+            sum[j] += (double)x[i + j];
+    for (; i < n; i++)
+        sum[0] += (double)x[i];
+    return (float)(sum[0] + sum[1] + (sum[2] + sum[3]));
+}
+
+/* What the product of one row with codes wants beside it: behind it, as its chunk has room
+ * for more rows. */
+static void prepare_codes(GemmRun *run)
 {
     const CpuCodes *q = run->weights->codes;
     const float    *x = (const float *)(void *)run->staged;
     float          *sums = (float *)(void *)(run->staged + run->row_bytes);
-    for (int64_t g = 0; g < q->n_groups; g++) {
-        double sum = 0;
-        for (int64_t i = 0; i < q->group; i++)
-            sum += (double)x[g * q->group + i];
-        sums[g] = (float)sum;
-    }
+    uint32_t       *pairs = (uint32_t *)(void *)(run->staged + 2 * run->row_bytes);
+    for (int64_t g = 0; q->offsets && g < q->n_groups; g++)
+        sums[g] = sum_of(x + g * q->group, q->group);
     run->group_sums = sums;
+    if (run->linear->dtype != DTYPE_BF16 || q->bits == 8 || !cpu_has_bf16_dot())
+        return;
+    run->codes->pairs(pairs, x, ceil_div(q->k, CODE_BLOCK), q->bits);
+    run->pairs = pairs;
 }
 
 Status gemm_run_open(GemmRun *run, Backend *be, const Linear *w, const Tensor *x,
@@ -357,8 +372,8 @@ Status gemm_run_open(GemmRun *run, Backend *be, const Linear *w, const Tensor *x
     run->thread_memory = (char *)memory + extra;
     run->staged = run->thread_memory + threads;
     stage(run, x->data, rows, cpu_threads(be, n_rows * w->k));
-    if (run->one_row && run->weights->codes && run->weights->codes->offsets)
-        sum_groups(run);
+    if (run->one_row && run->weights->codes)
+        prepare_codes(run);
     return OK;
 }
 
@@ -432,7 +447,10 @@ static void one_row(GemmBlock *b)
     int64_t        K = run->weights->k_pad;
     for (int64_t i = 0; i < b->n_panels; i++) {
         float *c = b->c + i * PANEL;
-        if (run->weights->codes)
+        if (run->pairs)
+            run->codes->dots(c, run->pairs, run->group_sums, run->weights,
+                             b->first / PANEL + i);
+        else if (run->weights->codes)
             run->codes->row(c, x, run->group_sums, run->weights, b->first / PANEL + i);
         else if (run->linear->dtype == DTYPE_BF16)
             run->panel->row_bf16(c, x, (const uint16_t *)b->panels + i * K * PANEL, K);

@@ -81,6 +81,7 @@ typedef struct {
     char             *staged;        // the rest, converted and padded
     size_t            row_bytes;
     const float      *group_sums;    // one row of codes: sums of x in each group
+    const uint32_t   *pairs;         // and x in bf16 for CodesIsa.dots, or NULL
     char             *thread_memory;
     size_t            thread_bytes;
 } GemmRun;

@@ -16,6 +16,18 @@ TEST(cpu_isa_agrees_with_the_compiler)
 #endif
 }
 
+TEST(cpu_bf16_dot_agrees_with_the_compiler)
+{
+#if defined(__x86_64__)
+    T_OK(cpu_has_bf16_dot() ==
+         (cpu_isa() == CPU_AVX512 && __builtin_cpu_supports("avx512bf16")));
+    T_OK(cpu_isa_force(CPU_PLAIN) && !cpu_has_bf16_dot());
+    cpu_isa_force(N_CPU_ISAS);
+#else
+    T_OK(!cpu_has_bf16_dot());
+#endif
+}
+
 TEST(cpu_isa_can_be_forced_down_only)
 {
     CpuIsa best = cpu_isa();
