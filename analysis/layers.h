@@ -73,7 +73,7 @@ int64_t layers_value_head(const Layers *l, int64_t h, int64_t p);
 int64_t layers_first_row(const Layers *l, WeightKind kind, WeightKind slot);
 
 /* m gets config, names, embedding and final norm, an empty table of layers and no
- * head: enough to run layer by layer (calibrate.h). */
+ * head: enough to run layer by layer (calibrate.h). l stays open as long as m. */
 MUST_USE Status layers_model(Model *m, Arena *a, Backend *be, Layers *l, Dtype dtype);
 /* The layer's weights, packed in canonical order, into m->layers[w->number] and the
  * backend's memory: until the caller rewinds that. Matrices and norms whose w is NULL

@@ -33,6 +33,8 @@ typedef struct {
     Scan   scan;
 } Layer;
 
+typedef struct Loader Loader;   // analysis/model/load.h
+
 typedef enum { ACTS_TOKEN, ACTS_TENSOR } ActScale;
 
 /* What is rounded, in all layers, while a pass runs. bits 16 and the rest 0: nothing.
@@ -65,7 +67,7 @@ typedef struct {
     Dtype       stored;           // dtype of the checkpoint's matrices
     Dtype       dtype;            // of the products: F32 or BF16
     ModelConfig config;
-    Tensor      embed;            // [V,C] f32
+    Tensor      embed;            // [V,C] f32; data NULL: its rows are read from the file
     Tensor      positions;        // [n_positions,C] f32, where they are learned
     Norm        norm;             // before the head
     bool        has_norm;
@@ -73,6 +75,9 @@ typedef struct {
     Layer      *layers;
     RunQuant    run;              // what the checkpoint asks a pass to round: inputs of W8A8
     Backend    *backend;
+    Loader     *loader;           // the open checkpoint, where the model reads on from it; or NULL
+    bool        streamed;         // layers and head are packed as a pass comes to them, and go
+                                  //   with its memory: layers[i] and head are empty between
 } Model;
 
 /* Called for every quantizable matrix before it is packed: may change w [N,K]
@@ -83,13 +88,20 @@ typedef struct {
     Dtype      dtype;             // F32 or BF16
     WeightEdit edit;              // NULL: none
     void      *edit_context;
+    bool       stream;            // hold only weights at work: every batch of a pass reads them
+                                  //   again, layer by layer. edit sees a matrix each time
 } ModelOptions;
 
 /* Loads a Hugging Face folder or a GGUF file; "unilm@FOLDER" where there is no config.json
  * (analysis/model/layout.h). Text and tables go to a, weights to be. Errors name the file
- * and the tensor or key, what was expected and what came. */
+ * and the tensor or key, what was expected and what came. NaN and infinities among the weights
+ * are found here, or, where they are streamed, as they are read. */
 MUST_USE Status model_load(Model *m, Arena *a, Backend *be, const char *path,
                            const ModelOptions *options);
+/* Makes m->head ready to be used until the backend is rewound, where it is streamed. */
+MUST_USE Status model_head(Model *m);
+/* Closes the checkpoint; before the arena and the backend. Zeroed or twice is fine. */
+void            model_close(Model *m);
 /* What model_load takes for path where layout ("unilm:theta=500000") is that of all models
  * that need one: layout@path for a folder without a config.json and without a layout of its
  * own, else path. ERR_USAGE for a layout that is none. */

@@ -16,7 +16,7 @@ typedef struct {
     const uint8_t *share_rows; // [start[n]] rows whose attention a probe shares out, or NULL
 } Sequences;
 
-/* Rows of a forward pass: enough to fill the products, small enough for memory. */
+/* Most rows of a forward pass: enough to fill the products. */
 enum { SCORE_BATCH_TOKENS = 4096 };
 
 /* Sequences first .. end in one forward pass, and those of their rows that have a target. */
@@ -35,7 +35,8 @@ typedef struct {
     Model          *model;
     RunQuant      quant;
     Probe          *probe;         // records what passes, or NULL
-    int64_t         batch_tokens;  // 0: SCORE_BATCH_TOKENS; a longer sequence goes alone
+    int64_t         batch_tokens;  // 0: as memory has it (score_tokens); a longer sequence goes
+                                   //   alone
     const Progress *progress;      // or NULL
     const char     *what;          // for progress
     int64_t         done, total;   // tokens; done grows by each batch
@@ -45,6 +46,11 @@ typedef struct {
     Status        (*see)(void *context, const ScoreBatch *b, const Tensor *hidden);
     void           *see_context;
 } Scorer;
+
+/* Rows that go through the model at once. On the CPU as many as take little memory beside the
+ * weights, at most SCORE_BATCH_TOKENS; more where weights are streamed, as each batch packs
+ * them anew. shared: sequences have rows in common (model_forward_branches). */
+int64_t score_tokens(const Scorer *sc, bool shared);
 
 int64_t sequences_longest(const Sequences *s);
 /* End of the batch that begins with sequence `first`: as many as have n_rows rows

@@ -109,6 +109,11 @@ void backend_rewind(Backend *be, ArenaMark mark)
     arena_rewind(&be->arena, mark);
 }
 
+bool backend_on_host(const Backend *be)
+{
+    return !be->ops->rewind;
+}
+
 Status backend_upload(Backend *be, Tensor *dst, const void *host)
 {
     return be->ops->upload(be, dst, host);
@@ -141,8 +146,7 @@ const void *backend_host(const Backend *be, const Tensor *t)
 
 /* --- operations --- */
 
-Status op_linear_pack(Backend *be, Linear *out, const float *w, const float *bias, int64_t n,
-                      int64_t k, Dtype dtype)
+static Status begin_pack(Linear *out, int64_t n, int64_t k, Dtype dtype)
 {
     if (n < 1 || k < 1 || n > INT32_MAX || k > INT32_MAX)
         FAIL(ERR_SHAPE, "linear_pack: weights [%lld,%lld], expected 1 to %d each",
@@ -151,7 +155,40 @@ Status op_linear_pack(Backend *be, Linear *out, const float *w, const float *bia
         FAIL(ERR_UNSUPPORTED, "linear_pack: products in %s, expected F32 or BF16",
              dtype_name(dtype));
     *out = (Linear){.n = n, .k = k, .dtype = dtype};
+    return OK;
+}
+
+Status op_linear_pack(Backend *be, Linear *out, const float *w, const float *bias, int64_t n,
+                      int64_t k, Dtype dtype)
+{
+    TRY(begin_pack(out, n, k, dtype));
     return be->ops->linear_pack(be, out, w, bias);
+}
+
+static Status pack_whole(Backend *be, Arena *scratch, Linear *out, const RowReader *rows,
+                         const float *bias)
+{
+    size_t items;
+    float *w = NULL;
+    if (size_mul((size_t)out->n, (size_t)out->k, &items))
+        w = arena_raw(scratch, (int64_t)items, sizeof *w);
+    if (!w)
+        FAIL(ERR_MEMORY, "out of memory: weights [%lld,%lld] on their way", (long long)out->n,
+             (long long)out->k);
+    TRY(rows->read(rows->context, w, 0, out->n));
+    return be->ops->linear_pack(be, out, w, bias);
+}
+
+Status op_linear_pack_rows(Backend *be, Linear *out, const RowReader *rows, const float *bias,
+                           int64_t n, int64_t k, Dtype dtype)
+{
+    TRY(begin_pack(out, n, k, dtype));
+    if (be->ops->linear_rows)
+        return be->ops->linear_rows(be, out, rows, bias);
+    Arena  scratch = {0};
+    Status s = pack_whole(be, &scratch, out, rows, bias);
+    arena_close(&scratch);
+    return s;
 }
 
 /* --- codes --- */

@@ -150,6 +150,12 @@ typedef struct {
 /* Keys and values share scales in groups of so many. */
 enum { KV_GROUP = 32 };
 
+/* Rows of a matrix [N,K] as they are asked for: first .. first + n into w [n,K]. */
+typedef struct {
+    Status (*read)(void *context, float *w, int64_t first, int64_t n);
+    void    *context;
+} RowReader;
+
 /* Table of a device. Shapes were checked by op_...; see there. */
 typedef struct {
     const char *name;
@@ -161,6 +167,8 @@ typedef struct {
     Status (*upload)(Backend *, Tensor *dst, const void *host);
     Status (*download)(Backend *, void *host, const Tensor *src);
     Status (*linear_pack)(Backend *, Linear *, const float *w, const float *bias);
+    Status (*linear_rows)(Backend *, Linear *, const RowReader *, const float *bias);
+                                               // NULL: all rows are read, for linear_pack
     Status (*linear_codes)(Backend *, Linear *, const Codes *, const float *bias);
     Status (*product)(Backend *, const MatrixProduct *);
     Status (*gram)(Backend *, double *gram, const Tensor *x);
@@ -214,6 +222,8 @@ void            backend_limit(Backend *be, size_t bytes);
 MUST_USE Status backend_tensor(Backend *be, Tensor *t, int n_dims, const int64_t *shape);
 ArenaMark       backend_mark(const Backend *be);
 void            backend_rewind(Backend *be, ArenaMark mark);
+/* Is its memory the host's? Then nothing is gained by bringing it what the host has mapped. */
+bool            backend_on_host(const Backend *be);
 /* Host to backend and back, whole tensors, same dtype. */
 MUST_USE Status backend_upload(Backend *be, Tensor *dst, const void *host);
 MUST_USE Status backend_download(Backend *be, void *host, const Tensor *src);
@@ -231,6 +241,11 @@ const void     *backend_host(const Backend *be, const Tensor *t);
  * copy lives in the backend's memory; w is no longer needed. */
 MUST_USE Status op_linear_pack(Backend *be, Linear *out, const float *w, const float *bias,
                                int64_t n, int64_t k, Dtype dtype);
+/* The same, to the same bits, of a matrix that is read piece by piece as it is packed, each
+ * row once and in order: there need not be room for all of it beside the packed copy. What a
+ * reader fails with is passed up. */
+MUST_USE Status op_linear_pack_rows(Backend *be, Linear *out, const RowReader *rows,
+                                    const float *bias, int64_t n, int64_t k, Dtype dtype);
 /* The same from codes, which stay codes: the packed copy takes bits / 8 bytes a
  * weight and 4 or 8 a group. dtype BF16 rounds decoded weights to bf16; T == 1
  * multiplies sums over codes by scales and rounds no weight. Groups of a multiple

@@ -13,6 +13,7 @@
 
 #include "analysis/model/cache.h"
 #include "analysis/model/forward_mix.h"
+#include "analysis/model/load.h"
 #include "kernels/size.h"
 
 /* --- what a batch needs --- */
@@ -110,18 +111,6 @@ static Status make_angles(Pass *p)
     return upload_angles(p, rows, cs, sn);
 }
 
-static Status make_buffers(Pass *p)
-{
-    const ModelConfig *c = &p->m->config;
-    Backend           *be = p->m->backend;
-    TRY(tensor_rows(be, &p->x, p->T, c->hidden));
-    TRY(tensor_rows(be, &p->n, p->T, c->hidden));
-    TRY(tensor_rows(be, &p->y, p->T, c->hidden));
-    TRY(mix_buffers(p));
-    TRY(tensor_rows(be, &p->gate, p->T, c->inter));
-    return c->gated ? tensor_rows(be, &p->up, p->T, c->inter) : OK;
-}
-
 Status forward_open(Pass *p)
 {
     Backend *be = p->m->backend;
@@ -135,7 +124,7 @@ Status forward_open(Pass *p)
         p->key_start[1] = (int32_t)(cache_length(p->cache) + p->T);
     }
     TRY(make_angles(p));
-    return make_buffers(p);
+    return forward_buffers(p);
 }
 
 /* x = embeddings, and, of models that have learned them, what stands for the positions. */
@@ -144,7 +133,8 @@ Status forward_embed(Pass *p, const int32_t *ids)
     Model             *m = p->m;
     const ModelConfig *c = &m->config;
     int32_t           *rows;
-    TRY(op_embed(m->backend, &p->x, &m->embed, ids));
+    TRY(m->embed.data ? op_embed(m->backend, &p->x, &m->embed, ids)
+                      : load_rows(m, &p->x, ids));
     if (!c->n_positions)
         return OK;
     ARENA_NEW(rows, &m->backend->arena, p->T);
@@ -301,11 +291,25 @@ Status forward_from(Pass *p, int64_t layer, Tap from, Tap tap, const Tensor **at
 
 /* --- the whole pass --- */
 
+static Status run_layer(Pass *p, int64_t layer, const Tensor **x)
+{
+    Model *m = p->m;
+    if (!m->streamed)
+        return forward_layer(p, layer, TAP_HIDDEN, x);
+    ArenaMark mark = backend_mark(m->backend);
+    Status    s = load_layer(m, layer);
+    if (s == OK)
+        s = forward_layer(p, layer, TAP_HIDDEN, x);
+    backend_rewind(m->backend, mark);
+    load_forget(m, layer);
+    return s;
+}
+
 static Status run_layers(Pass *p)
 {
     const Tensor *x;
     for (int64_t l = 0; l < p->m->config.n_layers; l++) {
-        TRY(forward_layer(p, l, TAP_HIDDEN, &x));
+        TRY(run_layer(p, l, &x));
         if (p->probe && p->probe->on_hidden)
             TRY(p->probe->on_hidden(p->probe->on_hidden_context, l, x));
     }
@@ -315,6 +319,10 @@ static Status run_layers(Pass *p)
 static Status run(Pass *p, Tensor *out, const int32_t *ids)
 {
     Model *m = p->m;
+    if (m->streamed && !p->cache && !p->branches && !forward_carries(&m->config)) {
+        TRY(forward_streamed(p, out, ids));
+        return m->has_norm ? op_norm(m->backend, out, out, 1, &m->norm) : OK;
+    }
     TRY(forward_open(p));
     TRY(forward_embed(p, ids));
     TRY(run_layers(p));

@@ -29,7 +29,8 @@ typedef struct {
     Tensor       gate, up;       // [T,F]
 } Pass;
 
-/* Memory of the backend, until the caller rewinds it; x is not set. */
+/* Memory of the backend, until the caller rewinds it; x is not set, or, where it has data, it
+ * is the caller's. */
 MUST_USE Status forward_open(Pass *p);
 /* p->x = the input of the first layer. */
 MUST_USE Status forward_embed(Pass *p, const int32_t *ids);
@@ -43,5 +44,14 @@ MUST_USE Status forward_layer(Pass *p, int64_t layer, Tap tap, const Tensor **at
 MUST_USE Status forward_from(Pass *p, int64_t layer, Tap from, Tap tap, const Tensor **at);
 /* What passes TAP_O_IN or TAP_DOWN_IN of that layer. */
 Tensor *forward_passed(Pass *p, int64_t layer, Tap tap);
+
+/* --- memory --- */
+
+/* Bytes of the buffers of a pass over T rows that stand for themselves. */
+size_t  forward_bytes(const ModelConfig *c, int64_t T);
+/* Most rows that so many bytes do for. */
+int64_t forward_rows(const ModelConfig *c, size_t bytes);
+/* Does a layer read anything but hidden states of layers before it? */
+bool    forward_carries(const ModelConfig *c);
 
 #endif

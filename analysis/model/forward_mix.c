@@ -5,56 +5,6 @@
 
 #include "analysis/model/cache.h"
 
-static bool has_mixer(const ModelConfig *c, Mixer mixer)
-{
-    for (int64_t l = 0; l < c->n_layers; l++)
-        if (c->layers[l].mixer == mixer)
-            return true;
-    return false;
-}
-
-/* --- buffers --- */
-
-static Status tensor_rows(Backend *be, Tensor *t, int64_t rows, int64_t width)
-{
-    return backend_tensor(be, t, 2, (int64_t[]){rows, width});
-}
-
-static Status attention_buffers(Pass *p, const ModelConfig *c)
-{
-    Backend *be = p->m->backend;
-    int64_t  keys = model_key_width(c), values = model_value_width(c);
-    TRY(tensor_rows(be, &p->q, p->T, model_query_width(c)));
-    TRY(tensor_rows(be, &p->heads, p->T, model_out_width(c)));
-    if (!p->cache) {
-        TRY(tensor_rows(be, &p->k, p->T, keys));
-        TRY(tensor_rows(be, &p->v, p->T, values));
-    }
-    if (p->branches) {
-        int64_t S = p->branches->key_start[p->batch->n_sequences];
-        TRY(tensor_rows(be, &p->keys, S, keys));
-        TRY(tensor_rows(be, &p->values, S, values));
-    }
-    return c->lambda_rows ? tensor_rows(be, &p->lambda, p->T, c->n_heads) : OK;
-}
-
-static Status mamba_buffers(Pass *p, const ModelConfig *c)
-{
-    Backend *be = p->m->backend;
-    TRY(tensor_rows(be, &p->u, p->T, c->inner));
-    TRY(tensor_rows(be, &p->z, p->T, c->inner));
-    TRY(tensor_rows(be, &p->memory, p->T, c->inner));
-    TRY(tensor_rows(be, &p->rank, p->T, c->rank));
-    return tensor_rows(be, &p->bc, p->T, 2 * c->n_states);
-}
-
-Status mix_buffers(Pass *p)
-{
-    const ModelConfig *c = &p->m->config;
-    TRY(attention_buffers(p, c));
-    return has_mixer(c, MIX_MAMBA) ? mamba_buffers(p, c) : OK;
-}
-
 /* --- attention --- */
 
 static Attention attention_of(const Pass *p, int64_t layer)

@@ -1,11 +1,11 @@
 /* layers.c - see layers.h. A LayerSource is the open Source, no more. */
 #include "analysis/layers.h"
 
+#include "analysis/model/load.h"
 #include "analysis/model/model_info.h"
 #include "analysis/model/place.h"
 #include "analysis/model/rest.h"
 #include "analysis/model/rows.h"
-#include "analysis/model/once.h"
 
 struct LayerSource {
     Source source;
@@ -175,21 +175,14 @@ int64_t layers_first_row(const Layers *l, WeightKind kind, WeightKind slot)
 
 Status layers_model(Model *m, Arena *a, Backend *be, Layers *l, Dtype dtype)
 {
-    const ModelInfo *info = &l->info;
-    Arena            scratch = {0};
-    ArenaMark        mark = backend_mark(be);
-    Status           s = OK;
-    *m = (Model){.path = info->path, .name = info->name, .arch = info->arch,
-                 .config_text = info->config_text, .n_params = info->n_params,
-                 .n_bytes = info->n_bytes, .stored = info->stored, .dtype = dtype,
-                 .config = info->config, .run = info->run, .backend = be};
-    m->layers = arena_alloc(a, info->config.n_layers, sizeof *m->layers);
-    if (!m->layers)
-        GUARD(STATUS(ERR_MEMORY, "out of memory: a table of %lld layers",
-                     (long long)info->config.n_layers));
-    GUARD(once_load(m, &scratch, NULL, &l->source->source));
-out:
-    arena_close(&scratch);
+    ArenaMark mark = backend_mark(be);
+    *m = (Model){0};
+    Loader   *loader;
+    ARENA_NEW(loader, a, 1);
+    *loader = (Loader){.source = &l->source->source, .info = l->info};
+    model_of_info(m, &l->info, be, dtype);
+    m->loader = loader;
+    Status s = load_once(m, a);
     if (s != OK) {
         backend_rewind(be, mark);
         *m = (Model){0};
@@ -229,13 +222,8 @@ Status layers_place(Model *m, const Layers *l, const LayerWeights *w)
 {
     Arena  scratch = {0};
     Layer *layer = &m->layers[w->number];
-    Place  place;
+    Place  place = {&l->source->source.config, m->backend, m->dtype, &scratch};
     Status s = OK;
-    GUARD(place_init(&place, &scratch, &l->source->source.config, m->backend, m->dtype));
-    if (l->info.lambda) {
-        layer->lambda = (float)l->info.lambda[w->number];
-        layer->lambda_init = (float)l->info.lambda_init[w->number];
-    }
     GUARD(rest_load(layer, m->backend, &scratch, &l->source->source, w->number));
     s = place_layer(&place, layer, w);
 out:

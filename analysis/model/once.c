@@ -45,15 +45,13 @@ static Status multiply(Tensor *y, const float *x, const float *p, bool transpose
 
 /* --- the tables --- */
 
-static Status load_table(Tensor *out, Backend *be, Arena *scratch, float *room,
-                         const Source *s, const ModelTensor *t)
+static Status load_table(Tensor *out, Backend *be, Arena *scratch, const Source *s,
+                         const ModelTensor *t)
 {
     ArenaMark mark = arena_mark(scratch);
-    if (!room)
-        TRY(read_whole(&room, scratch, s, t));
-    else
-        TRY(source_read(room, s, t));
-    TRY(place_tensor(be, out, &t->view, room));
+    float    *x;
+    TRY(read_whole(&x, scratch, s, t));
+    TRY(place_tensor(be, out, &t->view, x));
     arena_rewind(scratch, mark);
     return OK;
 }
@@ -71,16 +69,17 @@ static Status load_projected(Tensor *out, Backend *be, Arena *scratch, const Sou
     return OK;
 }
 
-Status once_load(Model *m, Arena *scratch, float *room, const Source *s)
+Status once_load(Model *m, Arena *scratch, const Source *s)
 {
     const ModelTensor *positions = source_tensor(s, 0, ROLE_POSITIONS);
     Backend           *be = m->backend;
+    bool               near = backend_on_host(be) || m->streamed;
     if (once_projects(s))
         TRY(load_projected(&m->embed, be, scratch, s));
-    else
-        TRY(load_table(&m->embed, be, scratch, room, s, source_tensor(s, 0, ROLE_EMBED)));
+    else if (!near || !m->loader)
+        TRY(load_table(&m->embed, be, scratch, s, source_tensor(s, 0, ROLE_EMBED)));
     if (positions)
-        TRY(load_table(&m->positions, be, scratch, room, s, positions));
+        TRY(load_table(&m->positions, be, scratch, s, positions));
     return rest_last_norm(&m->norm, &m->has_norm, be, scratch, s);
 }
 

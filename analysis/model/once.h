@@ -6,8 +6,10 @@
 
 #include "analysis/model/source.h"
 
-/* m->embed, positions and norm. room: as many floats as the largest of them, or NULL. */
-MUST_USE Status once_load(Model *m, Arena *scratch, float *room, const Source *s);
+/* m->positions and norm, and m->embed, but where the model can read its rows from the file
+ * as it needs them (m->loader) and nothing would be nearer: in the host's memory, of a table
+ * that is not multiplied. */
+MUST_USE Status once_load(Model *m, Arena *scratch, const Source *s);
 
 /* Does the head read another width than the hidden states have? */
 bool once_projects(const Source *s);

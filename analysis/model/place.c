@@ -6,21 +6,6 @@
 #include "analysis/model/rows.h"
 #include "kernels/size.h"
 
-Status place_init(Place *p, Arena *a, const Config *c, Backend *be, Dtype dtype)
-{
-    int64_t rows = i64_max(model_query_width(&c->model),
-                           i64_max(model_key_width(&c->model), model_value_width(&c->model)));
-    *p = (Place){.config = c, .backend = be, .dtype = dtype};
-    if (rows_in_order(c, W_Q))
-        return OK;
-    p->matrix = arena_raw(a, rows * c->model.hidden, sizeof *p->matrix);
-    p->bias = arena_raw(a, rows, sizeof *p->bias);
-    if (!p->matrix || !p->bias)
-        FAIL(ERR_MEMORY, "out of memory: heads of %lld x %lld in another order",
-             (long long)rows, (long long)c->model.hidden);
-    return OK;
-}
-
 /* One kind within a checkpoint's matrix. */
 typedef struct {
     const Config *c;
@@ -35,18 +20,28 @@ static Part part_of(const Place *p, WeightKind kind, WeightKind slot)
                   rows_in_order(p->config, kind)};
 }
 
-/* Rows of `bytes` each: in order where they are, or gathered in room. */
-static const void *rows_of(const Part *part, void *room, const void *in, size_t bytes)
+/* Rows of `bytes` each: in order where they are, or gathered in scratch. */
+static Status rows_of(const void **out, Arena *scratch, const Part *part, const void *in,
+                      size_t bytes)
 {
     const char *from = in;
+    char       *room;
+    *out = NULL;
     if (!in)
-        return NULL;
-    if (part->in_order)
-        return from + (size_t)rows_source(part->c, part->kind, part->slot, 0) * bytes;
+        return OK;
+    if (part->in_order) {
+        *out = from + (size_t)rows_source(part->c, part->kind, part->slot, 0) * bytes;
+        return OK;
+    }
+    room = arena_raw(scratch, part->n, bytes);
+    if (!room)
+        FAIL(ERR_MEMORY, "out of memory: %lld rows of %zu bytes in another order",
+             (long long)part->n, bytes);
     for (int64_t i = 0; i < part->n; i++)
-        memcpy((char *)room + (size_t)i * bytes,
+        memcpy(room + (size_t)i * bytes,
                from + (size_t)rows_source(part->c, part->kind, part->slot, i) * bytes, bytes);
-    return room;
+    *out = room;
+    return OK;
 }
 
 static Status place_bias(Backend *be, Tensor *out, const float *bias, int64_t n)
@@ -55,60 +50,114 @@ static Status place_bias(Backend *be, Tensor *out, const float *bias, int64_t n)
     return place_tensor(be, out, &shape, bias);
 }
 
+/* --- a matrix, in each of the forms that it comes in --- */
+
+/* A matrix of rows in the checkpoint's order, and how one part of it is packed. */
+typedef struct Matrix {
+    Status (*pack)(const struct Matrix *m, Place *p, Linear *out, const Part *part,
+                   const float *bias);
+    const Tensor      *w;
+    const Codes       *codes;
+    const Source      *source;
+    const ModelTensor *stored;
+} Matrix;
+
+static Status place_parts(const Matrix *m, Place *p, Layer *layer, WeightKind slot, int64_t n,
+                          const float *bias)
+{
+    WeightKind kinds[3];
+    int        n_kinds = rows_kinds(slot, kinds);
+    if (slot == W_SSM_DT) {
+        TRY(place_bias(p->backend, &layer->scan.dt_bias, bias, n));
+        bias = NULL;
+    }
+    for (int i = 0; i < n_kinds; i++) {
+        Part        part = part_of(p, kinds[i], slot);
+        ArenaMark   mark = arena_mark(p->scratch);
+        const void *b;
+        TRY(rows_of(&b, p->scratch, &part, bias, sizeof *bias));
+        TRY(m->pack(m, p, &layer->w[kinds[i]], &part, b));
+        arena_rewind(p->scratch, mark);
+    }
+    return OK;
+}
+
+static Status pack_numbers(const Matrix *m, Place *p, Linear *out, const Part *part,
+                           const float *bias)
+{
+    int64_t     K = m->w->shape[1];
+    const void *w;
+    TRY(rows_of(&w, p->scratch, part, m->w->data, (size_t)K * sizeof(float)));
+    return op_linear_pack(p->backend, out, w, bias, part->n, K, p->dtype);
+}
+
 Status place_matrix(Place *p, Layer *layer, WeightKind slot, const Tensor *w,
                     const float *bias)
 {
-    WeightKind kinds[3];
-    int        n = rows_kinds(slot, kinds);
-    int64_t    K = w->shape[1];
-    if (slot == W_SSM_DT) {
-        TRY(place_bias(p->backend, &layer->scan.dt_bias, bias, w->shape[0]));
-        bias = NULL;
-    }
-    for (int i = 0; i < n; i++) {
-        Part part = part_of(p, kinds[i], slot);
-        TRY(op_linear_pack(p->backend, &layer->w[kinds[i]],
-                           rows_of(&part, p->matrix, w->data, (size_t)K * sizeof(float)),
-                           rows_of(&part, p->bias, bias, sizeof *bias), part.n, K, p->dtype));
-    }
+    Matrix m = {.pack = pack_numbers, .w = w};
+    return place_parts(&m, p, layer, slot, w->shape[0], bias);
+}
+
+static Status pack_codes(const Matrix *m, Place *p, Linear *out, const Part *part,
+                         const float *bias)
+{
+    const Codes *c = m->codes;
+    size_t       groups = (size_t)(c->k / c->group) * sizeof *c->scales;
+    Codes        codes = *c;
+    const void  *at[3];
+    TRY(rows_of(&at[0], p->scratch, part, c->codes, (size_t)c->k));
+    TRY(rows_of(&at[1], p->scratch, part, c->scales, groups));
+    TRY(rows_of(&at[2], p->scratch, part, c->offsets, groups));
+    codes.n = part->n;
+    codes.codes = at[0];
+    codes.scales = at[1];
+    codes.offsets = at[2];
+    return op_linear_codes(p->backend, out, &codes, bias, p->dtype);
+}
+
+Status place_codes(Place *p, Layer *layer, WeightKind slot, const Codes *c, const float *bias)
+{
+    Matrix m = {.pack = pack_codes, .codes = c};
+    return place_parts(&m, p, layer, slot, c->n, bias);
+}
+
+/* Part of a stored matrix on its way. */
+typedef struct {
+    const Matrix *m;
+    const Part   *part;
+} Reading;
+
+static Status read_rows(void *context, float *w, int64_t first, int64_t n)
+{
+    const Reading *r = context;
+    const Part    *part = r->part;
+    int64_t        K = r->m->stored->view.shape[1];
+    if (part->in_order)
+        return source_read_rows(w, r->m->source, r->m->stored,
+                                rows_source(part->c, part->kind, part->slot, first), n);
+    for (int64_t i = 0; i < n; i++)
+        TRY(source_take_rows(w + i * K, r->m->source, r->m->stored,
+                             rows_source(part->c, part->kind, part->slot, first + i), 1));
     return OK;
 }
 
-static Status codes_of(Codes *out, Arena *a, const Part *part, const Codes *c)
+static Status pack_stored(const Matrix *m, Place *p, Linear *out, const Part *part,
+                          const float *bias)
 {
-    int64_t G = c->k / c->group, n = part->in_order ? 0 : part->n;
-    int8_t *codes = arena_raw(a, n * c->k, sizeof *codes);
-    float  *scales = arena_raw(a, n * G, sizeof *scales);
-    float  *offsets = arena_raw(a, n * G, sizeof *offsets);
-    if (!codes || !scales || !offsets)
-        FAIL(ERR_MEMORY, "out of memory: codes of %lld x %lld in another order",
-             (long long)n, (long long)c->k);
-    *out = *c;
-    out->n = part->n;
-    out->codes = rows_of(part, codes, c->codes, (size_t)c->k);
-    out->scales = rows_of(part, scales, c->scales, (size_t)G * sizeof *scales);
-    out->offsets = rows_of(part, offsets, c->offsets, (size_t)G * sizeof *offsets);
-    return OK;
+    Reading   reading = {m, part};
+    RowReader rows = {read_rows, &reading};
+    return op_linear_pack_rows(p->backend, out, &rows, bias, part->n, m->stored->view.shape[1],
+                               p->dtype);
 }
 
-Status place_codes(Place *p, Arena *a, Layer *layer, WeightKind slot, const Codes *c,
-                   const float *bias)
+Status place_stored(Place *p, Layer *layer, WeightKind slot, const Source *s,
+                    const ModelTensor *t, const float *bias)
 {
-    WeightKind kinds[3];
-    int        n = rows_kinds(slot, kinds);
-    if (slot == W_SSM_DT) {
-        TRY(place_bias(p->backend, &layer->scan.dt_bias, bias, c->n));
-        bias = NULL;
-    }
-    for (int i = 0; i < n; i++) {
-        Part      part = part_of(p, kinds[i], slot);
-        ArenaMark mark = arena_mark(a);
-        Codes     codes;
-        TRY(codes_of(&codes, a, &part, c));
-        TRY(op_linear_codes(p->backend, &layer->w[kinds[i]], &codes,
-                            rows_of(&part, p->bias, bias, sizeof *bias), p->dtype));
-        arena_rewind(a, mark);
-    }
+    Matrix m = {.pack = pack_stored, .source = s, .stored = t};
+    CHECK(!t->transposed);
+    TRY(source_begin(s, t));
+    TRY(place_parts(&m, p, layer, slot, t->view.shape[0], bias));
+    source_end(t);
     return OK;
 }
 

@@ -5,17 +5,13 @@
 
 #include "analysis/model/source.h"
 
-/* Where matrices go, and room for one of q, k and v whose rows change places. */
+/* Where matrices go. */
 typedef struct {
     const Config *config;
     Backend      *backend;
     Dtype         dtype;    // of the products
-    float        *matrix;   // NULL where all rows lie in order
-    float        *bias;
+    Arena        *scratch;  // room for what changes its order, given back at once
 } Place;
-
-/* Room comes from a and is of use as long as that. */
-MUST_USE Status place_init(Place *p, Arena *a, const Config *c, Backend *be, Dtype dtype);
 
 /* w [N,K] f32 and bias [N] or NULL, on the host, rows as in the checkpoint's matrix `slot`.
  * All kinds that it holds go into layer, which may have more rows: a key-value head that two
@@ -23,9 +19,14 @@ MUST_USE Status place_init(Place *p, Arena *a, const Config *c, Backend *be, Dty
 MUST_USE Status place_matrix(Place *p, Layer *layer, WeightKind slot, const Tensor *w,
                              const float *bias);
 
-/* The same of a matrix of codes, which stay codes. Room for other orders comes from a. */
-MUST_USE Status place_codes(Place *p, Arena *a, Layer *layer, WeightKind slot, const Codes *c,
+/* The same of a matrix of codes, which stay codes. */
+MUST_USE Status place_codes(Place *p, Layer *layer, WeightKind slot, const Codes *c,
                             const float *bias);
+
+/* The same of t, which is stored as the products take it (not transposed): its rows are read
+ * as they are packed, and there is never a copy of all of them. */
+MUST_USE Status place_stored(Place *p, Layer *layer, WeightKind slot, const Source *s,
+                             const ModelTensor *t, const float *bias);
 
 /* A tensor of f32 of that shape into the backend as it stands. */
 MUST_USE Status place_tensor(Backend *be, Tensor *out, const Tensor *shape, const float *w);

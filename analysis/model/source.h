@@ -48,6 +48,11 @@ MUST_USE Status source_take_rows(float *out, const Source *s, const ModelTensor 
 void source_expect_rows(const ModelTensor *t, int64_t first, int64_t n);
 void source_release_rows(const ModelTensor *t, int64_t first, int64_t n);
 
+/* Around rows that are read in pieces, of one tensor: what must be known of it first is checked
+ * (scales of few bits), and the file's pages are expected; then they are given back. */
+MUST_USE Status source_begin(const Source *s, const ModelTensor *t);
+void source_end(const ModelTensor *t);
+
 /* A matrix as the products take it, [outputs, inputs], however it is stored: its shape, and
  * all of it. */
 Tensor source_matrix_shape(const ModelTensor *t);

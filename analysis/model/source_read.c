@@ -106,10 +106,9 @@ Status source_read(float *out, const Source *s, const ModelTensor *t)
 {
     if (!t->packed)
         return read_items(out, s, t, 0, tensor_count(&t->view));
-    TRY(packed_check(t->packed, s->folder));
-    expect_packed(t->packed);
+    TRY(source_begin(s, t));
     Status status = read_packed(out, s, t, 0, t->view.shape[0]);
-    release_packed(t->packed);
+    source_end(t);
     return status;
 }
 
@@ -151,6 +150,25 @@ void source_release_rows(const ModelTensor *t, int64_t first, int64_t n)
     if (!t->packed)
         filemap_release(item_place(t, first * cols_of(t)),
                         (size_t)(n * cols_of(t)) * dtype_size(t->view.dtype));
+}
+
+Status source_begin(const Source *s, const ModelTensor *t)
+{
+    if (!t->packed) {
+        source_expect_rows(t, 0, t->view.shape[0]);
+        return OK;
+    }
+    TRY(packed_check(t->packed, s->folder));
+    expect_packed(t->packed);
+    return OK;
+}
+
+void source_end(const ModelTensor *t)
+{
+    if (t->packed)
+        release_packed(t->packed);
+    else
+        source_release_rows(t, 0, t->view.shape[0]);
 }
 
 Tensor source_matrix_shape(const ModelTensor *t)

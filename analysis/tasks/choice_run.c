@@ -78,7 +78,7 @@ static Status run_shared(Run *r, Arena *a)
 {
     Scorer          *sc = r->sc;
     const Sequences *s = &r->c->seq;
-    int64_t budget = sc->batch_tokens ? sc->batch_tokens : SCORE_BATCH_TOKENS;
+    int64_t budget = score_tokens(sc, true);
     for (int64_t first = 0; first < r->c->n_requests;) {
         Share     sh;
         ArenaMark mark = arena_mark(a);

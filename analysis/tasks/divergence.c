@@ -119,6 +119,7 @@ static Status compare_batch(Gathered *g, const ScoreBatch *b, const Tensor *hidd
     Tensor   theirs;
     TRY(pair_init(&pair, g->arena, b));
     TRY(reference_read(g->r, &theirs, b));
+    TRY(model_head(g->r->sc.model));
     Scorer *const sc[2] = {g->sc, &g->r->sc};
     pair.x[0] = hidden;
     pair.x[1] = &theirs;

@@ -4,7 +4,27 @@
 
 #include <math.h>
 
+#include "analysis/model/forward.h"
 #include "kernels/size.h"
+
+enum {
+    PASS_BYTES = 128 << 20,     // of the buffers of a pass
+    STREAM_BYTES = 64 << 20,    // of hidden states that wait for the next layer
+    STREAM_TOKENS = 16384
+};
+
+int64_t score_tokens(const Scorer *sc, bool shared)
+{
+    const Model *m = sc->model;
+    int64_t      row = m->config.hidden * (int64_t)sizeof(float);
+    if (sc->batch_tokens)
+        return sc->batch_tokens;
+    if (m->streamed && !shared && !forward_carries(&m->config))
+        return i64_min(STREAM_TOKENS, i64_max(STREAM_BYTES / row, 1));
+    if (!backend_on_host(m->backend))
+        return SCORE_BATCH_TOKENS;
+    return i64_min(SCORE_BATCH_TOKENS, i64_max(forward_rows(&m->config, PASS_BYTES), 1));
+}
 
 int64_t sequences_longest(const Sequences *s)
 {
@@ -85,6 +105,7 @@ Status score_read(Scorer *sc, Tensor *hidden, const ScoreBatch *b)
 static Status score_picked(Scorer *sc, const Tensor *picked, int64_t n, const int32_t *targets,
                            float *logprob, int32_t *best)
 {
+    TRY(model_head(sc->model));
     TRY(op_score(sc->model->backend, picked, &sc->model->head, targets, logprob, best));
     for (int64_t i = 0; i < n; i++)
         sc->n_nan += isnan(logprob[i]) != 0;
@@ -153,7 +174,7 @@ Status score_run(Scorer *sc, const Sequences *s, float *logprob, int32_t *best)
 {
     Arena   a = {0};
     Status  status = OK;
-    int64_t budget = sc->batch_tokens ? sc->batch_tokens : SCORE_BATCH_TOKENS;
+    int64_t budget = score_tokens(sc, false);
     for (ScoreBatch b = {0}; status == OK && b.end < s->n;) {
         ArenaMark mark = arena_mark(&a);
         status = batch_next(&b, &a, s, budget);

@@ -142,6 +142,7 @@ const DivergenceIsa *cpu_divergence_isa(void);
 
 /* The operations, one a file; shapes were checked in backend.c. */
 Status cpu_linear_pack(Backend *be, Linear *out, const float *w, const float *bias);
+Status cpu_linear_rows(Backend *be, Linear *out, const RowReader *rows, const float *bias);
 Status cpu_linear_codes(Backend *be, Linear *out, const Codes *c, const float *bias);
 Status cpu_pack_bias(Backend *be, Linear *out, const float *bias);
 Status cpu_linear(Backend *be, Tensor *y, const Tensor *x, const Linear *w);

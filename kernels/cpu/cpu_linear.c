@@ -54,26 +54,56 @@ Status cpu_pack_bias(Backend *be, Linear *out, const float *bias)
     return OK;
 }
 
-Status cpu_linear_pack(Backend *be, Linear *out, const float *w, const float *bias)
+/* Room for the panels, and what does not hang on the weights. */
+static Status open_panels(Backend *be, Linear *out, const float *bias)
 {
-    int64_t     N = out->n, K = out->k, step = out->dtype == DTYPE_BF16 ? 32 : 16;
-    size_t      item = dtype_size(out->dtype), panel_bytes;
+    int64_t     step = out->dtype == DTYPE_BF16 ? 32 : 16;
+    size_t      panel_bytes;
     CpuWeights *p;
     ARENA_NEW(p, &be->arena, 1);
-    p->n_panels = ceil_div(N, PANEL);
-    p->k_pad = ceil_div(K, step) * step;
-    if (!size_mul((size_t)p->k_pad, PANEL * item, &panel_bytes) ||
+    p->n_panels = ceil_div(out->n, PANEL);
+    p->k_pad = ceil_div(out->k, step) * step;
+    if (!size_mul((size_t)p->k_pad, PANEL * dtype_size(out->dtype), &panel_bytes) ||
         !(p->data = arena_raw(&be->arena, p->n_panels, panel_bytes)))
-        FAIL(ERR_MEMORY, "out of memory: weights [%lld,%lld] as %s", (long long)N,
-             (long long)K, dtype_name(out->dtype));
-#pragma omp parallel for num_threads(cpu_threads(be, N * K))
-    for (int64_t i = 0; i < p->n_panels; i++) {
-        char *panel = (char *)p->data + (size_t)i * panel_bytes;
-        memset(panel, 0, panel_bytes);
-        pack_panel(panel, out->dtype, w + i * PANEL * K, i64_min(PANEL, N - i * PANEL), K);
-    }
+        FAIL(ERR_MEMORY, "out of memory: weights [%lld,%lld] as %s", (long long)out->n,
+             (long long)out->k, dtype_name(out->dtype));
     out->packed = p;
     return bias ? cpu_pack_bias(be, out, bias) : OK;
+}
+
+/* Rows first .. first + n, which are w: whole panels, or the last rows. */
+static void pack_rows(Backend *be, const Linear *out, const float *w, int64_t first, int64_t n)
+{
+    const CpuWeights *p = out->packed;
+    size_t            panel_bytes = (size_t)p->k_pad * PANEL * dtype_size(out->dtype);
+#pragma omp parallel for num_threads(cpu_threads(be, n * out->k))
+    for (int64_t row = 0; row < n; row += PANEL) {
+        char *panel = (char *)p->data + (size_t)((first + row) / PANEL) * panel_bytes;
+        memset(panel, 0, panel_bytes);
+        pack_panel(panel, out->dtype, w + row * out->k, i64_min(PANEL, n - row), out->k);
+    }
+}
+
+Status cpu_linear_pack(Backend *be, Linear *out, const float *w, const float *bias)
+{
+    TRY(open_panels(be, out, bias));
+    pack_rows(be, out, w, 0, out->n);
+    return OK;
+}
+
+/* Two panels a thread at a time: they are in its cache still when they are packed. */
+Status cpu_linear_rows(Backend *be, Linear *out, const RowReader *rows, const float *bias)
+{
+    int64_t most = i64_min(2 * PANEL * be->n_threads, out->n);
+    void   *w;
+    TRY(open_panels(be, out, bias));
+    TRY(cpu_scratch(be, &w, (size_t)(most * out->k) * sizeof(float)));
+    for (int64_t first = 0, n; first < out->n; first += n) {
+        n = i64_min(most, out->n - first);
+        TRY(rows->read(rows->context, w, first, n));
+        pack_rows(be, out, w, first, n);
+    }
+    return OK;
 }
 
 /* Rows of the block's C that exist, to their place in y. */

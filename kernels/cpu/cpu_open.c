@@ -83,6 +83,7 @@ static const BackendOps CPU_OPS = {
     .upload = cpu_upload,
     .download = cpu_download,
     .linear_pack = cpu_linear_pack,
+    .linear_rows = cpu_linear_rows,
     .linear_codes = cpu_linear_codes,
     .linear = cpu_linear,
     .product = cpu_product,

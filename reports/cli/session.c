@@ -148,6 +148,7 @@ static Status load(Loaded *l, Session *se, const char *path, const char *spec,
         .dtype = s->dtype && strcmp(s->dtype, "bf16") == 0 ? DTYPE_BF16 : DTYPE_F32,
         .edit = strcmp(l->plan.spec, "fp") == 0 ? NULL : plan_edit,
         .edit_context = &l->plan,
+        .stream = s->stream,
     };
     if (options.edit)
         TRY(check_rounding(l, path));
@@ -188,6 +189,7 @@ Status loaded_reader(Loaded *l, Session *se, const char *path)
 void loaded_close(Loaded *l)
 {
     tokenizer_close(l->tokenizer);
+    model_close(&l->model);
     backend_close(&l->backend);
     arena_close(&l->arena);
     *l = (Loaded){0};

@@ -33,7 +33,7 @@ typedef struct {
     double      smooth, damp, target_bits, size, device_memory;
     bool        json, quiet, no_record, tf32, help, version;
     bool        asym, rotate, awq, wide6, resume, force, requantize;
-    bool        kl;
+    bool        kl, stream;
 } Settings;
 
 /* Reads argv[1..]; texts point into argv or the arena. ERR_USAGE says what is

@@ -183,6 +183,10 @@ const OptionRow settings_options[] = {
      "numbers in products (default f32, exact; bf16 is faster on GPUs, and CPUs that have it)"},
     {"tf32", 0, RUN | VERB_QUANTIZE, OPT_FLAG, AT(tf32), NULL, 0, 0,
      "let a GPU round what --dtype f32 multiplies to TF32, 11 bits: faster, not exact"},
+    {"stream", 0, MEASURE, OPT_FLAG, AT(stream), NULL, 0, 0,
+     "hold only the weights at work, a layer's or the head's, and read the file again for each\n"
+     "batch of the text: the same results in a fraction of the memory (inspect tells), little\n"
+     "slower"},
     {"threads", 0, RUN | VERB_QUANTIZE, OPT_INT, AT(threads), "N", 1, 4096,
      "threads to use (default: all cores)"},
     {"json", 0, 0, OPT_FLAG, AT(json), NULL, 0, 0, "print results as JSON"},

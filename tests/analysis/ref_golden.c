@@ -189,6 +189,7 @@ Status subject_open_on(Subject *s, const char *device, const char *path,
 
 void subject_close(Subject *s)
 {
+    model_close(&s->m);
     backend_close(&s->be);
     arena_close(&s->arena);
 }

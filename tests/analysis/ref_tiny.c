@@ -1,6 +1,8 @@
 /* ref_tiny.c - see ref_tiny.h. */
 #include "tests/analysis/ref_tiny.h"
 
+#include "analysis/model/load.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -94,8 +96,23 @@ Status tiny_open(TinyModel *m, const char *name)
     return s;
 }
 
+Status tiny_embed(TinyModel *m)
+{
+    int64_t  V = m->model.config.vocab;
+    int32_t *ids;
+    Tensor   table;
+    ARENA_NEW(ids, &m->arena, V);
+    for (int32_t i = 0; i < V; i++)
+        ids[i] = i;
+    TRY(backend_tensor(&m->backend, &table, 2, (int64_t[]){V, m->model.config.hidden}));
+    TRY(load_rows(&m->model, &table, ids));
+    m->model.embed = table;
+    return OK;
+}
+
 void tiny_close(TinyModel *m)
 {
+    model_close(&m->model);
     backend_close(&m->backend);
     arena_close(&m->arena);
 }

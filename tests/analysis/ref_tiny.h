@@ -25,6 +25,8 @@ typedef struct {
 } TinyModel;
 
 Status tiny_open(TinyModel *m, const char *name);
+/* Takes its embedding into memory, m->model.embed, where a test may change it. */
+Status tiny_embed(TinyModel *m);
 void   tiny_close(TinyModel *m);
 
 /* What score_run must give, in double and one sequence at a time: log p of each

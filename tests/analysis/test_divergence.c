@@ -235,6 +235,7 @@ TEST(what_is_kept_is_not_read_again)
     Divergence want, d;
     T_STATUS_OK(tiny_open(&m, "diff_gqa"));
     T_STATUS_OK(tiny_open(&of, "diff_gqa"));
+    T_STATUS_OK(tiny_embed(&of));
     T_STATUS_OK(random_windows(&w, &m.arena, 500, WINDOWS_DISJOINT));
     Scorer sc = {.model = &m.model, .quant = {.bits = 4}, .batch_tokens = 2 * CONTEXT};
     Scorer exact = {.model = &of.model, .quant = {.bits = 16}, .batch_tokens = 2 * CONTEXT};
@@ -276,6 +277,7 @@ TEST(nan_is_not_lost)
     Divergence d;
     T_STATUS_OK(tiny_open(&m, "diff_gqa"));
     T_STATUS_OK(tiny_open(&sick, "diff_gqa"));
+    T_STATUS_OK(tiny_embed(&sick));
     T_STATUS_OK(random_windows(&w, &m.arena, 100, WINDOWS_DISJOINT));
     /* One word that is read somewhere. */
     ((float *)sick.model.embed.data)[w.seq.ids[50] * sick.model.config.hidden] = NAN;

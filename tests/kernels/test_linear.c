@@ -199,6 +199,52 @@ TEST(linear_checks_shapes)
     case_close(&c);
 }
 
+/* Rows of c->w, once each and in order; row `bad` fails. */
+typedef struct {
+    const Case *c;
+    int64_t     next, bad;
+} Rows;
+
+static Status next_rows(void *context, float *w, int64_t first, int64_t n)
+{
+    Rows   *r = context;
+    int64_t K = r->c->w.shape[1];
+    if (first != r->next || n < 1)
+        FAIL(ERR_SHAPE, "rows %d + %d, expected those from %d on", (int)first, (int)n,
+             (int)r->next);
+    if (r->bad >= first && r->bad < first + n)
+        FAIL(ERR_RANGE, "row %d is spoilt", (int)r->bad);
+    memcpy(w, (const float *)r->c->w.data + first * K, (size_t)(n * K) * sizeof *w);
+    r->next += n;
+    return OK;
+}
+
+TEST(linear_packed_by_rows_has_the_same_bits)
+{
+    for (int i = 0; i < (int)(sizeof SIZES / sizeof *SIZES); i++)
+        for (int n_threads = 1; n_threads <= 2; n_threads++) {
+            Dtype  dtype = i % 2 ? DTYPE_BF16 : DTYPE_F32;
+            Case   c;
+            Linear w;
+            T_STATUS_OK(case_open(&c, i, dtype, n_threads));
+            int64_t   T = SIZES[i].T, N = SIZES[i].N;
+            Rows      rows = {.c = &c, .bad = -1};
+            RowReader reader = {next_rows, &rows};
+            Tensor    y = ref_empty(&c.arena, T, N);
+            T_STATUS_OK(op_linear_pack_rows(&c.be, &w, &reader,
+                                            SIZES[i].bias ? c.bias.data : NULL, N, SIZES[i].K,
+                                            dtype));
+            T_OK(rows.next == N);
+            T_STATUS_OK(op_linear(&c.be, &c.y, &c.x, &c.linear));
+            T_STATUS_OK(op_linear(&c.be, &y, &c.x, &w));
+            T_OK(memcmp(y.data, c.y.data, (size_t)(T * N) * sizeof(float)) == 0);
+            rows = (Rows){.c = &c, .bad = N - 1};   // of the last piece
+            T_FAILS(op_linear_pack_rows(&c.be, &w, &reader, NULL, N, SIZES[i].K, dtype),
+                    ERR_RANGE, "is spoilt");
+            case_close(&c);
+        }
+}
+
 TEST(linear_survives_every_failed_allocation)
 {
     Case c;
