@@ -1,10 +1,11 @@
 """Checkpoints of random weights in the shapes that bench.py times: config.json, bf16
 safetensors and the tokenizer of tests/pair. Python's own library alone, some seconds a gigabyte.
 
-    python3 models.py NAME FOLDER       names: llama135 diff135 llama1b diff1b
+    python3 models.py NAME FOLDER       names: llama135 diff135 llama1b diff1b llama16
 
 llama135 has the shape of SmolLM2-135M; llama1b has 1.2 billion parameters, near Llama-3.2-1B's
 shape. diff* are DIFF Transformers of as many parameters: heads of two maps, half as many.
+llama16 is four of llama135's layers, for long texts.
 """
 import array
 import json
@@ -14,6 +15,7 @@ import shutil
 import struct
 import sys
 
+N_IDS = 4096   # of the tokenizer: larger vocabularies are padded
 PAIR = pathlib.Path(__file__).resolve().parent.parent / "pair"
 COMMON = {"hidden_act": "silu", "rms_norm_eps": 1e-5, "initializer_range": 0.02,
           "max_position_embeddings": 65536, "rope_theta": 10000.0, "torch_dtype": "bfloat16",
@@ -33,7 +35,9 @@ SHAPES = {
     "diff135": ("diffllama", shape(576, 1536, 30, 12, 4, 48, 49152)),
     "llama1b": ("llama", shape(2048, 5632, 24, 32, 8, 64, 65536)),
     "diff1b": ("diffllama", shape(2048, 5632, 24, 32, 8, 64, 65536)),
+    "llama16": ("llama", shape(576, 1536, 4, 9, 3, 64, N_IDS)),
 }
+TINY = shape(128, 256, 2, 4, 2, 32, N_IDS)   # of no meaning: to see that programs run
 ARCHITECTURE = {"llama": "LlamaForCausalLM", "diffllama": "DiffLlamaForCausalLM"}
 
 
@@ -72,8 +76,9 @@ def noise(table, rng, n):
         n -= len(piece) // 2
 
 
-def write(name, folder):
+def write(name, folder, tiny=False):
     kind, s = SHAPES[name]
+    s = TINY if tiny else s
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     config = {"architectures": [ARCHITECTURE[kind]], "model_type": kind} | COMMON | s
@@ -92,7 +97,8 @@ def write(name, folder):
     text += b" " * (-len(text) % 8)
     rng = random.Random(1)
     table = bf16([rng.gauss(0, 0.02) for _ in range(1 << 20)])
-    with open(folder / "model.safetensors", "wb") as f:
+    part = folder / "model.part"   # what is whole has the name that is looked for
+    with open(part, "wb") as f:
         f.write(struct.pack("<Q", len(text)) + text)
         for tensor, item in header.items():
             n = (item["data_offsets"][1] - item["data_offsets"][0]) // 2
@@ -100,6 +106,7 @@ def write(name, folder):
                 f.write(bf16([1.0]) * n)
             else:
                 f.writelines(noise(table, rng, n))
+    part.rename(folder / "model.safetensors")
 
 
 if __name__ == "__main__":

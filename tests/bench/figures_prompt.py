@@ -1,0 +1,129 @@
+"""Figures of prompts: their rate, what recording costs, what hooks in Python would cost, memory
+over the context, and that threads change nothing."""
+import filecmp
+import json
+import os
+
+import models
+from runs import HERE, best, over
+
+# Options, llama.cpp's types held against, and by how much the best of them is to be passed.
+WAYS = {"f32": (["--dtype", "f32"], ["F32"], 2),
+        "bf16": (["--dtype", "bf16"], ["BF16"], 5),
+        "w4": (["--dtype", "bf16", "--weights", "w4:g32"], ["Q4_0", "Q8_0"], 1.5),
+        "w8": (["--dtype", "bf16", "--weights", "w8"], ["Q4_0", "Q8_0"], 1.5)}
+
+
+def prefill(b):
+    """Prompts with recording on, against llama.cpp without any, or what registers can do."""
+    for size in b.sizes:
+        for way, (_, kinds, _) in WAYS.items():
+            with b.ggufs("llama" + size, kinds) as peers:
+                for context in b.contexts:
+                    prompts(b, "llama" + size, way, context, peers)
+                    prompts(b, "diff" + size, way, context, [])
+
+
+def prompts(b, name, way, context, peers):
+    """llama-bench has no loss: its product with the vocabulary is of the last token alone."""
+    options, kinds, goal = WAYS[way]
+    n = 4 * context if "135" in name else max(b.contexts)
+    model, row = b.model(name), f"prefill {name} {way} {context}"
+    plain, loss, *theirs = b.in_turn(
+        b.rate(model, context, n, *options, *b.no_loss), b.rate(model, context, n, *options),
+        *[b.llama_rate(peer, context, 0) for peer in peers])
+    registers = rate_of_registers(b, way) / products(name, head=not b.no_loss)
+    if peers:
+        fastest = best(*theirs)
+        b.row(row, plain, "tok/s", over(plain, fastest), "/".join(kinds), at_least=goal)
+        b.row(row + ", loss", loss, "tok/s", over(loss, fastest), "/".join(kinds))
+    else:
+        b.row(row, plain, "tok/s", [r / registers for r in plain], "registers' rate")
+        b.row(row + ", loss", loss, "tok/s")
+    if "1b" in name and way in ["f32", "bf16"]:
+        b.row(f"products {name} {way} {context}", [r * products(name, False) / 1e9 for r in plain],
+              "GFLOP/s", [r / registers for r in plain], "registers' rate",
+              at_least=0.5 if way == "bf16" else None)
+
+
+def products(name, head):
+    """Multiplications and additions of a token's products with weights; attention's are not
+    counted."""
+    kind, s = models.SHAPES[name]
+    return 2 * sum(d[0] * d[1] for t, d in models.tensors(kind, s)
+                   if len(d) > 1 and (head or "embed" not in t))
+
+
+def rate_of_registers(b, way):
+    return b.bounds["f32"] if way == "f32" else \
+        b.bounds.get("amx_bf16", b.bounds.get("bf16", b.bounds["f32"]))
+
+
+def record(b):
+    """What recording costs."""
+    for name in ["llama135", "diff135"]:
+        for dtype in ["f32", "bf16"]:
+            for context in b.contexts:
+                ways = [b.rate(b.model(name), context, 4 * context, "--dtype", dtype, *off)
+                        for off in [[], ["--no-record"]]]
+                on, off = b.in_turn(*ways)
+                b.row(f"record {name} {dtype} {context}", on, "tok/s", over(off, on),
+                      "time without", at_most=1.05)
+
+
+def hooks(b):
+    """All statistics, against transformers with hooks that gather them (hooks.py)."""
+    context = max(b.contexts)
+    for name in ["llama135", "diff135"] if b.python else []:
+        model, tokens = b.model(name), b.tokens(context)
+
+        def theirs():
+            out = b.output([b.python, HERE / "hooks.py", model, tokens, context, context,
+                            b.threads])
+            result = json.loads(out.splitlines()[-1])
+            return result["tokens"] / result["seconds"]
+        ours, peer = b.in_turn(b.rate(model, context, context), theirs)
+        b.row(f"analyze {name} f32 {context}", ours, "tok/s", over(ours, peer),
+              "transformers, hooks", at_least=10)
+
+
+def memory(b):
+    """Most memory over the context, and against what inspect says of it beforehand."""
+    first = 128 if b.tiny else 1024 if b.quick else 8192
+    contexts = [first << i for i in range(4)]
+    found, model = [], b.model("llama16")
+    for context in contexts:
+        said = json.loads(b.output([b.build / "diffquant", "inspect", model, "--context", context,
+                                    "--json"]))["memory"]["bf16"]
+        stated = (said["weights"] + max(said["loading"], said["activations"] + said["records"])
+                  ) / 2**20
+        whole, own = b.peak(b.analyze(model, context, context, "--dtype", "bf16"))
+        found.append(own)
+        b.row(f"memory llama16 bf16 {context}", [whole], "MiB", [whole / stated],
+              "inspect's estimate")
+        b.row(f"memory llama16 bf16 {context}, own", [own], "MiB",
+              [max(own / stated, stated / own)], "inspect's, either", at_most=1.1)
+    grown = [(high - low) / (longer - shorter) * 1024 for low, high, shorter, longer
+             in zip(found, found[1:], contexts, contexts[1:])]
+    b.row("memory llama16 bf16 a token", [grown[-1]], "KiB", [grown[-1] / grown[0]],
+          "that of 1/4 of it", at_most=1.1)
+
+
+def threads(b):
+    """Figures of one thread and of all: the same bytes. Threads are as many as CPUs are lent, so
+    that the command, which is written down too, is one."""
+    cpus = sorted(os.sched_getaffinity(0))
+    for name in ["llama135", "diff135"]:
+        for way, (options, _, _) in WAYS.items():
+            for n in [1, len(cpus)]:
+                folder = b.work / f"threads-{n}"
+                folder.mkdir(exist_ok=True)
+                (folder / "out.h5").unlink(missing_ok=True)
+                b.output([b.build / "diffquant", "analyze", b.model(name), "--tokens",
+                          b.tokens(4 * b.contexts[0]), "--bos", "none", "--context",
+                          b.contexts[0], "-o", "out.h5", "-q", *options], cwd=folder,
+                         preexec_fn=lambda: os.sched_setaffinity(0, cpus[:n]))
+            files = [b.work / f"threads-{n}" / "out.h5" for n in [1, len(cpus)]]
+            same = filecmp.cmp(*files, shallow=False)
+            b.row(f"same bytes {name} {way}", [files[0].stat().st_size / 1024], "KiB",
+                  [float(same)], f"1, {len(cpus)} threads", at_least=1)
