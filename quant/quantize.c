@@ -318,6 +318,7 @@ Status quantize_check(const QuantizeOptions *o, bool with_text)
 Status quantize_run(QuantizeResult *out, Arena *a, const QuantizeOptions *o)
 {
     Run r = {.o = o, .a = a, .calibrated = o->text != NULL};
+    r.scratch.keep = true;  // each layer takes what the one before it took
     *out = (QuantizeResult){0};
     textbuf_init(&r.notes, a);
     Status s = run(&r, out);

@@ -6,6 +6,8 @@
 
 #include <math.h>
 
+#include "analysis/stats/input_sums.h"
+#include "kernels/cpufeat.h"
 #include "kernels/half.h"
 #include "kernels/size.h"
 
@@ -31,31 +33,19 @@ Status input_stats_init(InputStats *s, Arena *a, int64_t K, bool with_gram)
 
 /* --- sums of channels --- */
 
-/* Channels first .. first + n of x [T,K]. Compared as bits, NaN is the largest. */
+/* Channels first .. first + n of x [T,K]. */
 static void add_channels(InputStats *s, const float *x, int64_t T, int64_t first, int64_t n)
 {
-    double  sum_abs[CHANNELS], sum2[CHANNELS];
-    int32_t top[CHANNELS];
-    for (int64_t c = 0; c < n; c++) {
-        sum_abs[c] = s->sum_abs[first + c];
-        sum2[c] = s->sum2[first + c];
+    static InputSumsAdd *const OF[N_CPU_ISAS] = {input_sums_plain, input_sums_avx2,
+                                                 input_sums_avx512};
+    int32_t   top[CHANNELS];
+    InputSums sums = {.sum_abs = s->sum_abs + first, .sum2 = s->sum2 + first, .top = top,
+                      .n = n, .T = T, .K = s->k};
+    for (int64_t c = 0; c < n; c++)
         top[c] = (int32_t)f32_bits(s->absmax[first + c]);
-    }
-    for (int64_t t = 0; t < T; t++) {
-        const float *row = x + t * s->k + first;
-        for (int64_t c = 0; c < n; c++) {
-            float   magnitude = fabsf(row[c]);
-            int32_t bits = (int32_t)f32_bits(magnitude);
-            sum_abs[c] += magnitude;
-            sum2[c] += (double)row[c] * row[c];
-            top[c] = bits > top[c] ? bits : top[c];
-        }
-    }
-    for (int64_t c = 0; c < n; c++) {
-        s->sum_abs[first + c] = sum_abs[c];
-        s->sum2[first + c] = sum2[c];
+    OF[cpu_isa()](&sums, x + first);
+    for (int64_t c = 0; c < n; c++)
         s->absmax[first + c] = f32_from_bits((uint32_t)top[c]);
-    }
 }
 
 static Status not_finite(const InputStats *s, const float *x, const char *where)
