@@ -17,7 +17,7 @@
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/cpu_carve.h"
 
-enum { AHEAD = 32 };  // values that are fetched before they are looked at
+enum { AHEAD = 64 };  // values that are fetched before they are looked at
 
 /* One group of a sequence. Rows: those of q that look at its keys, block by block. */
 typedef struct {
@@ -164,6 +164,8 @@ static void run_step(const Step *st, StepScratch *s)
 {
     const AttnCall *c = st->c;
     int64_t         S = st->n_keys, reach = c->a->reach ? i64_min(c->a->reach, S) : S;
+    prefetch(st->k + (S - reach) * st->ldk, st->ldk, i64_min(reach, PANEL_KEYS), c->d);
+    prefetch(st->v + (S - reach) * st->ldv, st->ldv, i64_min(reach, AHEAD), c->dv);
     begin(st, s);
     for (int64_t key = (S - reach) / TILE_KEYS * TILE_KEYS; key < S; key += TILE_KEYS) {
         TileKeys k = {i64_max(S - reach - key, 0), i64_min(S - key, TILE_KEYS)};
