@@ -11,6 +11,8 @@ typedef struct {
     Arena    scratch;     // texts of one step
     int32_t *ids;         // prompt, then what was added
     int64_t  n_prompt, n;
+    int32_t *said;        // of what was added, the ids that have a text
+    int64_t  n_said;
     size_t   printed;     // bytes of the continuation that are out
 } Generation;
 
@@ -48,8 +50,7 @@ static Status print_new(Generation *g, bool all)
 {
     char     *text;
     ArenaMark mark = arena_mark(&g->scratch);
-    TRY(tokenizer_decode(g->l->tokenizer, &g->scratch, g->ids + g->n_prompt,
-                         g->n - g->n_prompt, &text));
+    TRY(tokenizer_decode(g->l->tokenizer, &g->scratch, g->said, g->n_said, &text));
     size_t n = strlen(text);
     if (!all)
         n = whole_characters(text, n);
@@ -71,6 +72,15 @@ static bool ends(const Loaded *l, int32_t id)
     return id == tokenizer_eos(l->tokenizer);
 }
 
+/* Vocabularies of models are padded: ids past the tokenizer's say nothing, as in
+ * transformers. */
+static void add(Generation *g, int32_t id)
+{
+    g->ids[g->n++] = id;
+    if (*tokenizer_piece(g->l->tokenizer, id))
+        g->said[g->n_said++] = id;
+}
+
 static Status run(Generation *g, int64_t most)
 {
     int64_t from = 0;
@@ -80,7 +90,7 @@ static Status run(Generation *g, int64_t most)
         if (ends(g->l, next))
             break;
         from = g->n;
-        g->ids[g->n++] = next;
+        add(g, next);
         if (!g->se->s.json)
             TRY(print_new(g, false));
     }
@@ -91,8 +101,7 @@ static Status print_json(Generation *g)
 {
     TextBuf b;
     char   *text;
-    TRY(tokenizer_decode(g->l->tokenizer, &g->scratch, g->ids + g->n_prompt,
-                         g->n - g->n_prompt, &text));
+    TRY(tokenizer_decode(g->l->tokenizer, &g->scratch, g->said, g->n_said, &text));
     textbuf_init(&b, &g->scratch);
     textbuf_add(&b, "{\"prompt\": ");
     textbuf_json(&b, g->se->s.prompt);
@@ -116,6 +125,7 @@ static Status generate(Generation *g, int64_t most)
                          &g->n_prompt, NULL));
     int32_t bos = windows_bos(l->tokenizer, false);
     ARENA_NEW(g->ids, &l->arena, g->n_prompt + 1 + most);
+    ARENA_NEW(g->said, &l->arena, most);
     if (bos >= 0)
         g->ids[g->n++] = bos;
     memcpy(g->ids + g->n, ids, (size_t)g->n_prompt * sizeof *ids);

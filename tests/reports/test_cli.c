@@ -250,6 +250,19 @@ TEST(generate_speaks)
     T_OK(o->code == 0 && strstr(o->out, "\"text\""));
 }
 
+/* A vocabulary of 101 in the model and of 3 in the tokenizer: padding speaks no word. */
+TEST(generate_passes_over_ids_without_a_text)
+{
+    T_OK(system_in_tmp(with_model("cp -r %s padded", TINY)));
+    write_text("padded/tokenizer.json", "{\"model\": {\"type\": \"BPE\", \"vocab\": "
+               "{\"a\": 0, \"b\": 1, \"ab\": 2}, \"merges\": [\"a b\"]}}");
+    Outcome *o = run("generate padded --prompt ab -n 8");
+    T_OK(o->code == 0);
+    T_TEXT(o->out, "ab\n");
+    o = run("generate padded --prompt ab -n 2 --json");
+    T_OK(o->code == 0 && strstr(o->out, "\"text\": \"\"") && !strstr(o->out, "[]"));
+}
+
 TEST(compare_makes_the_whole_study)
 {
     char command[1024];
