@@ -34,9 +34,9 @@ def prompts(b, name, way, context, peers):
         *[b.llama_rate(peer, context, 0) for peer in peers])
     registers = rate_of_registers(b, way) / products(name, head=not b.no_loss)
     if peers:
-        fastest = best(*theirs)
-        b.row(row, plain, "tok/s", over(plain, fastest), "/".join(kinds), at_least=goal)
-        b.row(row + ", loss", loss, "tok/s", over(loss, fastest), "/".join(kinds))
+        fastest, whose = best(*theirs), "llama.cpp " + "/".join(kinds)
+        b.row(row, plain, "tok/s", over(plain, fastest), whose, at_least=goal)
+        b.row(row + ", loss", loss, "tok/s", over(loss, fastest), whose)
     else:
         b.row(row, plain, "tok/s", [r / registers for r in plain], "registers' rate")
         b.row(row + ", loss", loss, "tok/s")
@@ -120,7 +120,7 @@ def threads(b):
                 folder.mkdir(exist_ok=True)
                 (folder / "out.h5").unlink(missing_ok=True)
                 b.output([b.build / "diffquant", "analyze", b.model(name), "--tokens",
-                          b.tokens(4 * b.contexts[0]), "--bos", "none", "--context",
+                          b.tokens(2 * b.contexts[0]), "--bos", "none", "--context",
                           b.contexts[0], "-o", "out.h5", "-q", *options], cwd=folder,
                          preexec_fn=lambda: os.sched_setaffinity(0, cpus[:n]))
             files = [b.work / f"threads-{n}" / "out.h5" for n in [1, len(cpus)]]

@@ -2,6 +2,7 @@
 import json
 import re
 import subprocess
+import time
 
 from runs import ROOT, over
 
@@ -91,19 +92,15 @@ def memory_row(b, name, model, command):
 def generate(b):
     """Steps of one token: bytes of weights a second against what memory gives, and against
     llama.cpp. The tied embedding is read once a step, as the head."""
-    steps = 8 if b.quick else 64
     for size in b.sizes:
         name = "llama" + size
         for bits, kind in [(4, "Q4_0"), (8, "Q8_0"), (16, "BF16")]:
-            folder = packed(b, name, bits)
-            few, many, *peer = steps_of(b, folder, steps, name, kind)
-            rates = [steps / (m - f) for f, m in zip(few, many)]
-            read = data_bytes(folder)
-            b.row(f"generate {name} {bits} bits", rates, "tok/s",
-                  [rate * read / b.bounds["read"] for rate in rates], "reading memory")
+            folder, row = packed(b, name, bits), f"generate {name} {bits} bits"
+            rates, *peer = step_rates(b, folder, name, kind)
+            bound = b.bounds["read"] / data_bytes(folder)
+            b.row(row, rates, "tok/s", [rate / bound for rate in rates], "reading memory")
             if peer:
-                b.row(f"generate {name} {bits} bits", rates, "tok/s", over(rates, peer[0]),
-                      f"llama.cpp {kind}")
+                b.row(row, rates, "tok/s", over(rates, peer[0]), f"llama.cpp {kind}")
 
 
 def packed(b, name, bits):
@@ -116,14 +113,22 @@ def packed(b, name, bits):
     return folder
 
 
-def steps_of(b, folder, steps, name, kind):
-    """Seconds of a prompt with one step and with as many more, in turn; llama.cpp's tokens a
-    second."""
+def step_rates(b, folder, name, kind):
+    """Tokens a second of steps past the first, ours and llama.cpp's."""
+    steps = 8 if b.quick else 64
+
     def run(n):
-        return b.seconds(b.command("generate", folder, "--prompt", "The", "-n", n, "--dtype", "bf16"))
+        command = b.command("generate", folder, "--prompt", "The", "-n", n, "--dtype", "bf16",
+                            "--json")
+        begin = time.monotonic()
+        ids = json.loads(b.output(command))["ids"]   # fewer where a text ends
+        return time.monotonic() - begin, len(ids)
+
+    def ours():
+        few, many = run(1), run(1 + steps)
+        return (many[1] - few[1]) / (many[0] - few[0])
     with b.ggufs(name, [kind]) as gguf:
-        return b.in_turn(lambda: run(1), lambda: run(1 + steps),
-                         *[b.llama_rate(path, 0, steps) for path in gguf])
+        return b.in_turn(ours, *[b.llama_rate(path, 0, steps) for path in gguf])
 
 
 def data_bytes(folder):

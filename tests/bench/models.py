@@ -96,7 +96,7 @@ def write(name, folder, tiny=False):
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     rng = random.Random(1)
-    table = bf16([rng.gauss(0, 0.02) for _ in range(1 << 20)])
+    table = bf16([rng.gauss(0, 0.02) for _ in range(1 << (12 if tiny else 20))])
     part = folder / "model.part"   # what is whole has the name that is looked for
     with open(part, "wb") as f:
         f.write(struct.pack("<Q", len(text)) + text)

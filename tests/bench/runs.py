@@ -245,8 +245,9 @@ def heading(facts):
     """What the figures are of: lines of 100 columns at most."""
     c = facts["cpu"]
     yield f"{c['name']} ({c['family']}), {facts['threads']} threads: {' '.join(c['sets'])}"
-    yield "at most: " + ", ".join(f"{k} {v / 1e9:.4g} {'GB/s' if k in ('copy', 'read') else 'Gop/s'}"
-                                  for k, v in facts["bounds"].items() if k != "threads")
+    bounds = {k: v / 1e9 for k, v in facts["bounds"].items() if k != "threads"}
+    yield "at most: " + ", ".join(f"{k} {v:.4g} {'GB' if k in ('copy', 'read') else 'Gop'}/s"
+                                  for k, v in bounds.items())
     for name, version in facts["versions"].items():
         yield f"{name} {version}"
     yield f"{facts['date']}, medians of {facts['runs']} runs in turn"
