@@ -282,12 +282,28 @@ Status op_linear_codes(Backend *be, Linear *out, const Codes *c, const float *bi
     return be->ops->linear_codes(be, out, c, bias);
 }
 
-Status op_linear(Backend *be, Tensor *y, const Tensor *x, const Linear *w)
+static Status check_linear(const Tensor *y, const Tensor *x, const Linear *w)
 {
     TRY(backend_check_2d("linear", "x", x, -1, w->k));
     TRY(backend_check_2d("linear", "y", y, x->shape[0], w->n));
-    TRY(backend_check_rows("linear", x));
+    return backend_check_rows("linear", x);
+}
+
+Status op_linear(Backend *be, Tensor *y, const Tensor *x, const Linear *w)
+{
+    TRY(check_linear(y, x, w));
     return be->ops->linear(be, y, x, w);
+}
+
+Status op_linears(Backend *be, const LinearOut *outs, int n, const Tensor *x)
+{
+    for (int i = 0; i < n; i++)
+        TRY(check_linear(outs[i].y, x, outs[i].w));
+    if (be->ops->linears)
+        return be->ops->linears(be, outs, n, x);
+    for (int i = 0; i < n; i++)
+        TRY(be->ops->linear(be, outs[i].y, x, outs[i].w));
+    return OK;
 }
 
 /* A matrix of rows x cols, rows ld apart. */

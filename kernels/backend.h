@@ -156,6 +156,12 @@ typedef struct {
     void    *context;
 } RowReader;
 
+/* A layer and what it makes, op_linear's y. */
+typedef struct {
+    Tensor       *y;
+    const Linear *w;
+} LinearOut;
+
 /* Table of a device. Shapes were checked by op_...; see there. */
 typedef struct {
     const char *name;
@@ -173,6 +179,8 @@ typedef struct {
     Status (*product)(Backend *, const MatrixProduct *);
     Status (*gram)(Backend *, double *gram, const Tensor *x);
     Status (*linear)(Backend *, Tensor *y, const Tensor *x, const Linear *w);
+    Status (*linears)(Backend *, const LinearOut *outs, int n, const Tensor *x);
+                                               // NULL: one after another
     Status (*embed)(Backend *, Tensor *y, const Tensor *table, const int32_t *ids);
     Status (*rope)(Backend *, Tensor *x, int64_t heads, const Tensor *cs, const Tensor *sn,
                    const int32_t *positions);
@@ -265,6 +273,9 @@ MUST_USE Status op_gram(Backend *be, double *gram, const Tensor *x);
 /* y [T,N] = x [T,K] W^T + bias. T == 1 (a step of generation) goes another way
  * than a batch and may differ from it in the last bit; op_score alike. */
 MUST_USE Status op_linear(Backend *be, Tensor *y, const Tensor *x, const Linear *w);
+/* Layers of the same input, to the same bits: a step of generation has the threads meet once
+ * for all of them. */
+MUST_USE Status op_linears(Backend *be, const LinearOut *outs, int n, const Tensor *x);
 /* y [T,C] = table [V,C] at ids[T] (host). ERR_RANGE names an id outside [0,V). */
 MUST_USE Status op_embed(Backend *be, Tensor *y, const Tensor *table, const int32_t *ids);
 /* y [T,C] = x * w / sqrt(mean x^2 + eps); y may be x. op_norm of one head. */

@@ -205,8 +205,8 @@ static Status activate(Pass *p, int64_t layer)
         TRY(op_linear(be, &p->gate, &p->n, &l->w[W_UP]));
         return op_glu(be, &p->gate, NULL, c->act);
     }
-    TRY(op_linear(be, &p->gate, &p->n, &l->w[W_GATE]));
-    TRY(op_linear(be, &p->up, &p->n, &l->w[W_UP]));
+    LinearOut outs[] = {{&p->gate, &l->w[W_GATE]}, {&p->up, &l->w[W_UP]}};
+    TRY(op_linears(be, outs, 2, &p->n));
     return c->poly ? op_poly_glu(be, &p->gate, &p->up, l->poly)
                    : op_glu(be, &p->gate, &p->up, c->act);
 }

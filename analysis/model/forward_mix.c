@@ -74,24 +74,43 @@ static Status turn(Pass *p, Tensor *x, int64_t heads, const Norm *norm)
     return c->rope.dims ? op_rope(p->m->backend, x, heads, &p->cs, &p->sn, p->angle_row) : OK;
 }
 
-/* All that the layer's queries attend to. */
-static Status make_keys(Pass *p, int64_t layer, Tensor *keys, Tensor *values)
+/* The layer's own products with its input. */
+static Status project(Pass *p, int64_t layer)
+{
+    const ModelConfig *c = &p->m->config;
+    Linear            *w = p->m->layers[layer].w;
+    LinearOut          outs[4];
+    int                n = 0;
+    outs[n++] = (LinearOut){&p->q, &w[W_Q]};
+    if (c->layers[layer].keys_of == layer) {
+        outs[n++] = (LinearOut){&p->k, &w[W_K]};
+        outs[n++] = (LinearOut){&p->v, &w[W_V]};
+    }
+    if (c->lambda_rows)
+        outs[n++] = (LinearOut){&p->lambda, &w[W_LAMBDA]};
+    return op_linears(p->m->backend, outs, n, &p->n);
+}
+
+/* Where all lies that the layer's queries attend to. The new ones are p->k and p->v. */
+static void find_keys(Pass *p, int64_t layer, Tensor *keys, Tensor *values)
+{
+    if (p->cache) {
+        cache_views(p->cache, p->m->config.layers[layer].keys_of, p->T, &p->k, &p->v, keys,
+                    values);
+        return;
+    }
+    *keys = p->k;
+    *values = p->v;
+}
+
+/* From the products of its keys and values. */
+static Status finish_keys(Pass *p, int64_t layer, Tensor *keys, Tensor *values)
 {
     Backend           *be = p->m->backend;
     const ModelConfig *c = &p->m->config;
-    const Layer       *l = &p->m->layers[layer];
-    int64_t            of = c->layers[layer].keys_of;
-    if (p->cache)
-        cache_views(p->cache, of, p->T, &p->k, &p->v, keys, values);
-    else {
-        *keys = p->k;
-        *values = p->v;
-    }
-    if (of != layer)
+    if (c->layers[layer].keys_of != layer)
         return OK;   // as that layer has left them
-    TRY(op_linear(be, &p->k, &p->n, &l->w[W_K]));
-    TRY(op_linear(be, &p->v, &p->n, &l->w[W_V]));
-    TRY(turn(p, &p->k, model_key_heads(c), &l->k_norm));
+    TRY(turn(p, &p->k, model_key_heads(c), &p->m->layers[layer].k_norm));
     if (p->branches) {   // a look-up in the tables k and v
         TRY(op_embed(be, &p->keys, &p->k, p->branches->key_rows));
         TRY(op_embed(be, &p->values, &p->v, p->branches->key_rows));
@@ -107,13 +126,12 @@ static Status attend(Pass *p, int64_t layer)
     const ModelConfig *c = &p->m->config;
     const Layer       *l = &p->m->layers[layer];
     Tensor             keys, values;
-    TRY(op_linear(be, &p->q, &p->n, &l->w[W_Q]));
+    find_keys(p, layer, &keys, &values);
+    TRY(project(p, layer));
     TRY(turn(p, &p->q, model_query_heads(c), &l->q_norm));
-    TRY(make_keys(p, layer, &keys, &values));
-    if (c->lambda_rows) {
-        TRY(op_linear(be, &p->lambda, &p->n, &l->w[W_LAMBDA]));
+    TRY(finish_keys(p, layer, &keys, &values));
+    if (c->lambda_rows)
         TRY(op_sigmoid(be, &p->lambda));
-    }
     Attention a = attention_of(p, layer);
     p->o = p->heads;
     return op_attention(be, &p->o, &p->q, &keys, &values, &a);
@@ -129,11 +147,11 @@ static Status scan(Pass *p, int64_t layer)
     Tensor      *window = NULL, *state = NULL;
     if (p->cache)
         cache_states(p->cache, layer, &window, &state);
-    TRY(op_linear(be, &p->u, &p->n, &l->w[W_SSM_U]));
-    TRY(op_linear(be, &p->z, &p->n, &l->w[W_SSM_Z]));
+    LinearOut in[] = {{&p->u, &l->w[W_SSM_U]}, {&p->z, &l->w[W_SSM_Z]}};
+    LinearOut out[] = {{&p->rank, &l->w[W_SSM_RANK]}, {&p->bc, &l->w[W_SSM_BC]}};
+    TRY(op_linears(be, in, 2, &p->n));
     TRY(op_convolve(be, &p->memory, &p->u, &l->conv, &l->conv_bias, p->batch, window));
-    TRY(op_linear(be, &p->rank, &p->memory, &l->w[W_SSM_RANK]));
-    TRY(op_linear(be, &p->bc, &p->memory, &l->w[W_SSM_BC]));
+    TRY(op_linears(be, out, 2, &p->memory));
     TRY(op_linear(be, &p->u, &p->rank, &l->w[W_SSM_DT]));
     TRY(op_scan(be, &p->memory, &p->memory, &p->u, &p->bc, &l->scan, p->batch, state));
     p->o = p->z;

@@ -146,6 +146,7 @@ Status cpu_linear_rows(Backend *be, Linear *out, const RowReader *rows, const fl
 Status cpu_linear_codes(Backend *be, Linear *out, const Codes *c, const float *bias);
 Status cpu_pack_bias(Backend *be, Linear *out, const float *bias);
 Status cpu_linear(Backend *be, Tensor *y, const Tensor *x, const Linear *w);
+Status cpu_linears(Backend *be, const LinearOut *outs, int n, const Tensor *x);
 Status cpu_product(Backend *be, const MatrixProduct *p);
 Status cpu_gram(Backend *be, double *gram, const Tensor *x);
 Status cpu_embed(Backend *be, Tensor *y, const Tensor *table, const int32_t *ids);

@@ -343,8 +343,9 @@ static void prepare_codes(GemmRun *run)
     run->pairs = pairs;
 }
 
-Status gemm_run_open(GemmRun *run, Backend *be, const Linear *w, const Tensor *x,
-                     const int32_t *rows, int64_t n_rows, size_t extra, void **extra_at)
+/* Kernels and sizes; no memory yet. */
+static Status plan_run(GemmRun *run, Backend *be, const Linear *w, const Tensor *x,
+                       bool all_rows, int64_t n_rows)
 {
     *run = (GemmRun){.linear = w, .weights = w->packed, .panel = cpu_panel(),
                      .codes = cpu_codes()};
@@ -353,27 +354,61 @@ Status gemm_run_open(GemmRun *run, Backend *be, const Linear *w, const Tensor *x
     run->one_row = x->shape[0] == 1;
     TRY(choose_kernel(run, cpu_state(be)));
     run->direct = x->data;
-    if (w->dtype == DTYPE_F32 && w->k == run->weights->k_pad && !rows && !run->one_row)
+    if (w->dtype == DTYPE_F32 && w->k == run->weights->k_pad && all_rows && !run->one_row)
         run->n_direct = n_rows / GEMM_ROWS * GEMM_ROWS;
     run->row_bytes = (size_t)run->weights->k_pad * (run->bf16 ? 2 : 4);
     run->thread_bytes = thread_bytes(run);
+    return OK;
+}
 
-    size_t rows_staged = (size_t)(run->n_chunks * GEMM_ROWS - run->n_direct), staged, bytes;
-    size_t threads = (size_t)be->n_threads * run->thread_bytes;
-    void  *memory;
-    extra = (extra + 63) / 64 * 64;
-    if (!size_mul(rows_staged, run->row_bytes, &staged) ||
-        !size_add(staged, threads, &bytes) || !size_add(bytes, extra, &bytes))
-        FAIL(ERR_MEMORY, "out of memory: %lld rows of %zu bytes", (long long)n_rows,
+/* Adds what the run takes, a multiple of 64. */
+static Status add_bytes(size_t *bytes, const GemmRun *run, const Backend *be)
+{
+    size_t rows = (size_t)(run->n_chunks * GEMM_ROWS - run->n_direct), staged;
+    if (!size_mul(rows, run->row_bytes, &staged) || !size_add(*bytes, staged, bytes) ||
+        !size_add(*bytes, (size_t)be->n_threads * run->thread_bytes, bytes))
+        FAIL(ERR_MEMORY, "out of memory: %lld rows of %zu bytes", (long long)run->n_rows,
              run->row_bytes);
+    return OK;
+}
+
+static void place_run(GemmRun *run, const Backend *be, char *memory, const int32_t *rows)
+{
+    run->thread_memory = memory;
+    run->staged = memory + (size_t)be->n_threads * run->thread_bytes;
+    stage(run, run->direct, rows, cpu_threads(be, run->n_rows * run->linear->k));
+    if (run->one_row && run->weights->codes)
+        prepare_codes(run);
+}
+
+Status gemm_run_open(GemmRun *run, Backend *be, const Linear *w, const Tensor *x,
+                     const int32_t *rows, int64_t n_rows, size_t extra, void **extra_at)
+{
+    void  *memory;
+    size_t bytes = extra = (extra + 63) / 64 * 64;
+    TRY(plan_run(run, be, w, x, !rows, n_rows));
+    TRY(add_bytes(&bytes, run, be));
     TRY(cpu_scratch(be, &memory, bytes));
     if (extra_at)
         *extra_at = memory;
-    run->thread_memory = (char *)memory + extra;
-    run->staged = run->thread_memory + threads;
-    stage(run, x->data, rows, cpu_threads(be, n_rows * w->k));
-    if (run->one_row && run->weights->codes)
-        prepare_codes(run);
+    place_run(run, be, (char *)memory + extra, rows);
+    return OK;
+}
+
+Status gemm_runs_open(GemmRun *runs, Backend *be, const LinearOut *outs, int n,
+                      const Tensor *x)
+{
+    void  *memory;
+    size_t bytes = 0, at = 0;
+    for (int i = 0; i < n; i++) {
+        TRY(plan_run(&runs[i], be, outs[i].w, x, true, 1));
+        TRY(add_bytes(&bytes, &runs[i], be));
+    }
+    TRY(cpu_scratch(be, &memory, bytes));
+    for (int i = 0; i < n; i++) {
+        place_run(&runs[i], be, (char *)memory + at, NULL);
+        TRY(add_bytes(&at, &runs[i], be));
+    }
     return OK;
 }
 

@@ -95,6 +95,10 @@ MUST_USE Status gemm_run_open(GemmRun *run, Backend *be, const Linear *w, const 
                               const int32_t *rows, int64_t n_rows, size_t extra,
                               void **extra_at);
 
+/* Some layers' runs of the one row of x, open at the same time. */
+MUST_USE Status gemm_runs_open(GemmRun *runs, Backend *be, const LinearOut *outs, int n,
+                               const Tensor *x);
+
 /* One thread's work on one group of columns. */
 typedef struct {
     const GemmRun *run;

@@ -123,6 +123,45 @@ static void store(const GemmBlock *b, int64_t chunk, float *y)
     }
 }
 
+/* Layers of one row that threads are sent to together: those of a layer's input. */
+enum { MOST_RUNS = 4 };
+
+/* Panel `task` of all runs, one after another. Products of one row cannot fail. */
+static void one_row_task(const GemmRun *runs, const LinearOut *outs, int64_t task)
+{
+    GemmBlock b;
+    for (; task >= runs->n_groups; runs++, outs++)
+        task -= runs->n_groups;
+    gemm_block_open(&b, runs, task, omp_get_thread_num());
+    gemm_block(&b, 0);
+    store(&b, 0, outs->y->data);
+    CHECK(gemm_block_close(&b) == 0);
+}
+
+static Status one_row_linears(Backend *be, const LinearOut *outs, int n, const Tensor *x)
+{
+    GemmRun runs[MOST_RUNS];
+    int64_t n_tasks = 0, work = 0;
+    TRY(gemm_runs_open(runs, be, outs, n, x));
+    for (int i = 0; i < n; i++) {
+        n_tasks += runs[i].n_groups;
+        work += outs[i].w->n * outs[i].w->k;
+    }
+#pragma omp parallel for schedule(dynamic) num_threads(cpu_threads(be, work))
+    for (int64_t task = 0; task < n_tasks; task++)
+        one_row_task(runs, outs, task);
+    return OK;
+}
+
+Status cpu_linears(Backend *be, const LinearOut *outs, int n, const Tensor *x)
+{
+    if (x->shape[0] == 1 && n <= MOST_RUNS)
+        return one_row_linears(be, outs, n, x);
+    for (int i = 0; i < n; i++)
+        TRY(cpu_linear(be, outs[i].y, x, outs[i].w));
+    return OK;
+}
+
 Status cpu_linear(Backend *be, Tensor *y, const Tensor *x, const Linear *w)
 {
     int64_t T = x->shape[0];

@@ -86,6 +86,7 @@ static const BackendOps CPU_OPS = {
     .linear_rows = cpu_linear_rows,
     .linear_codes = cpu_linear_codes,
     .linear = cpu_linear,
+    .linears = cpu_linears,
     .product = cpu_product,
     .gram = cpu_gram,
     .embed = cpu_embed,

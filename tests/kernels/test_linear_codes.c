@@ -188,6 +188,58 @@ TEST(linear_codes_row_depends_neither_on_threads_nor_on_other_rows)
     }
 }
 
+/* --- layers of one input --- */
+
+enum { N_LAYERS = 5 };
+
+static void check_together(int64_t T, Dtype dtype, int n_threads)
+{
+    static const CodesShape SHAPES[N_LAYERS] = {
+        {130, 96, 32, 4, true, false, true}, {64, 96, ROW, 8, false, false, false},
+        {1, 96, 16, 6, true, true, true},    {257, 96, 96, 4, false, true, false},
+        {65, 96, 48, 6, false, false, true},
+    };
+    CodesCase c[N_LAYERS];
+    Backend   be;
+    Linear    w[N_LAYERS + 1];
+    Tensor    y[N_LAYERS + 1], want;
+    LinearOut outs[N_LAYERS + 1];
+    T_STATUS_OK(backend_open(&be, "cpu", n_threads));
+    for (int i = 0; i < N_LAYERS; i++) {
+        case_open(&c[i], SHAPES[i]);
+        T_STATUS_OK(op_linear_codes(&be, &w[i], &c[i].codes, c[i].bias, dtype));
+    }
+    T_STATUS_OK(op_linear_pack(&be, &w[N_LAYERS], c[0].w, c[0].bias, 130, 96, dtype));
+    c[0].x.shape[0] = T;
+    for (int n = 0; n <= N_LAYERS + 1; n++) {  // four go together, more do not
+        for (int i = 0; i < n; i++) {
+            y[i] = ref_empty(&c[0].arena, T, w[i].n);
+            outs[i] = (LinearOut){&y[i], &w[i]};
+        }
+        T_STATUS_OK(op_linears(&be, outs, n, &c[0].x));
+        for (int i = 0; i < n; i++) {
+            want = ref_empty(&c[0].arena, T, w[i].n);
+            T_STATUS_OK(op_linear(&be, &want, &c[0].x, &w[i]));
+            T_OK(memcmp(y[i].data, want.data, tensor_bytes(&want)) == 0);
+            T_OK(ref_guards_hold(y[i].data, T * w[i].n));
+        }
+    }
+    y[1].shape[1]++;
+    T_FAILS(op_linears(&be, outs, 2, &c[0].x), ERR_SHAPE, "linear: y is F32");
+    backend_close(&be);
+    for (int i = 0; i < N_LAYERS; i++)
+        arena_close(&c[i].arena);
+}
+
+TEST(linears_of_one_input_have_the_bits_of_each)
+{
+    REF_EACH_ISA(isa)
+    for (int i = 0; i < 8; i++)
+        check_together(i % 2 ? 3 : 1, i / 2 % 2 ? DTYPE_BF16 : DTYPE_F32, 1 + i / 4 * 2);
+}
+
+/* --- what is not finite --- */
+
 static void check_nan(int64_t T, Dtype dtype, bool offsets)
 {
     CodesCase c;
