@@ -269,6 +269,18 @@ ALWAYS float vec_top(Vec v)
 #endif
 }
 
+ALWAYS int32_t ivec_top(Ivec v)
+{
+#if DQ_ISA_avx512
+    return _mm512_reduce_max_epi32((__m512i)v);
+#else
+    int32_t top = v[0];
+    for (int i = 1; i < VEC; i++)
+        top = v[i] > top ? v[i] : top;
+    return top;
+#endif
+}
+
 /* Bit i is set where a[i] >= b[i]. */
 ALWAYS uint32_t vec_at_least(Vec a, Vec b)
 {

@@ -21,10 +21,7 @@ ALWAYS Ivec top_of(Ivec top, Ivec bits)
 
 ALWAYS bool is_below_infinity(Ivec top)
 {
-    bool below = true;
-    for (int i = 0; i < VEC; i++)
-        below &= top[i] < 0x7f800000;
-    return below;
+    return ivec_top(top) < 0x7f800000;
 }
 
 ALWAYS Halves narrow_bits(Uvec bits)

@@ -1,6 +1,8 @@
 /* method.c - runs the method that a scheme names, and what codes decode to. */
 #include "quant/methods/method.h"
 
+#include "quant/methods/rounding_parts.h"
+
 void method_decode(Matrix *m, const RtnCodes *codes)
 {
     int64_t n = rtn_group_size(&m->scheme, m->k), in_row = rtn_groups(&m->scheme, m->k);
@@ -13,18 +15,31 @@ void method_decode(Matrix *m, const RtnCodes *codes)
     }
 }
 
-static Status rtn(const RtnCodes *out, Matrix *m)
+bool method_encode_rows(const RtnCodes *out, Matrix *m)
 {
-    TRY(rtn_encode(out, m->name, m->w, m->n, m->k, &m->scheme));
-    method_decode(m, out);
-    return OK;
+    const RoundingIsa *isa = rounding_isa();
+    const Scheme      *s = &m->scheme;
+    int64_t            n = rtn_group_size(s, m->k), groups = m->n * rtn_groups(s, m->k);
+    RoundSums          sums = {0};
+    RoundGroups        r = {.w = m->w, .n = n, .scheme = s, .codes = out->codes,
+                            .scales = out->scales, .zeros = out->zeros, .sums = &sums};
+    CHECK(s->method == METHOD_RTN || s->method == METHOD_CLIP);
+    if (groups * n != m->n * m->k || isa->first_bad(m->w, n, groups, s) < groups)
+        return false;
+    if (s->method == METHOD_CLIP) {
+        clip_encode_rows(out, m);
+        return true;
+    }
+    isa->round(&r, groups);
+    m->error = rounding_total(&sums);
+    return true;
 }
 
 Status method_encode(const RtnCodes *out, Matrix *m, Arena *scratch)
 {
     switch (m->scheme.method) {
     case METHOD_RTN:
-        return rtn(out, m);
+        return rtn_encode_fake(out, m->w, m->name, m->n, m->k, &m->scheme, &m->error);
     case METHOD_CLIP:
         return clip_encode(out, m, scratch);
     case METHOD_GPTQ:

@@ -28,6 +28,7 @@ typedef struct {
     double            damp;    // METHOD_GPTQ: share of the gram's mean diagonal, 0.01
     Backend          *backend; // for products
     const GptqFactor *factor;  // METHOD_GPTQ: of these inputs and damp, or NULL
+    RoundError        error;   // out, but METHOD_GPTQ: what the codes did to w
     /* out, METHOD_GPTQ: */
     double            damp_used;  // what the factorization needed
     int64_t           n_dead;     // inputs that were always 0
@@ -37,8 +38,13 @@ typedef struct {
  * Errors as rtn_encode. */
 MUST_USE Status method_encode(const RtnCodes *out, Matrix *m, Arena *scratch);
 
+/* The same of a few rows in the calling thread alone, RTN or CLIP without inputs: for work
+ * whose threads take rows by themselves. False where method_encode has an error to tell. */
+bool method_encode_rows(const RtnCodes *out, Matrix *m);
+
 /* The methods themselves; same contract. */
 MUST_USE Status clip_encode(const RtnCodes *out, Matrix *m, Arena *scratch);   // clip.c
+void clip_encode_rows(const RtnCodes *out, Matrix *m);  // no inputs; all groups can be fitted
 MUST_USE Status gptq_encode(const RtnCodes *out, Matrix *m, Arena *scratch);   // gptq.c
 
 /* Of a gram; name is for errors. All is taken from a. */

@@ -4,7 +4,7 @@
 #include "kernels/cpufeat.h"
 #include "quant/methods/rounding_parts.h"
 
-static const RoundingIsa *rounding_isa(void)
+const RoundingIsa *rounding_isa(void)
 {
     static const RoundingIsa *const ISA[N_CPU_ISAS] = {
         [CPU_PLAIN] = &rounding_plain, [CPU_AVX2] = &rounding_avx2,

@@ -30,6 +30,9 @@ typedef struct {
 } RtnCodes;
 MUST_USE Status rtn_encode(const RtnCodes *out, const char *name, const float *w, int64_t N,
                            int64_t K, const Scheme *s);
+/* Both at once: codes, and w becomes what they decode to. */
+MUST_USE Status rtn_encode_fake(const RtnCodes *out, float *w, const char *name, int64_t N,
+                                int64_t K, const Scheme *s, RoundError *e);
 
 /* w [N,K] becomes w' = scale * (code - zero) in f32, which is exact for scales of
  * f16 and bf16. Errors as above; w is then untouched. e may be NULL. */
@@ -49,6 +52,9 @@ RtnGrid rtn_grid(float scale, int zero, const Scheme *s);
 /* The grid of the definition above. False if w holds a NaN or Inf, or the scale
  * cannot be stored. */
 bool rtn_fit(RtnGrid *g, const float *w, int64_t n, const Scheme *s);
+/* The grid for weights from min <= 0 to max >= 0; its scale is infinite where it cannot be
+ * stored. */
+RtnGrid rtn_grid_of(float min, float max, const Scheme *s);
 /* What a loader will read back; never 0, infinite if the dtype is too narrow. */
 float rtn_stored_scale(float scale, Dtype d);
 /* The errors of rtn_encode: OK means that rtn_fit holds for every group. */

@@ -8,6 +8,7 @@
 #include "kernels/half.h"
 #include "quant/methods/rtn.h"
 #include "tests/check.h"
+#include "tests/quant/ref_isa.h"
 
 enum { MOST = 40 * 512 };
 
@@ -259,7 +260,7 @@ static bool refuses(int64_t N, int64_t K, Scheme s, Status code, const char *tex
            strstr(status_text(), text) && strstr(status_text(), "layers.0.w");
 }
 
-TEST(bad_weights_are_refused_untouched)
+static void refuse_bad_weights(void)
 {
     Scheme s = scheme(4, 32, false, DTYPE_F16);
     fill(4 * 96, 1);
@@ -279,6 +280,13 @@ TEST(bad_weights_are_refused_untouched)
     T_STATUS_OK(rtn_fake(w, "w", 4, 96, &s, NULL));
 }
 
+TEST(bad_weights_are_refused_untouched)
+{
+    CpuIsa isa = N_CPU_ISAS;
+    while (ref_each_isa(&isa))
+        refuse_bad_weights();
+}
+
 TEST(ragged_rows_are_refused)
 {
     fill(4 * 96, 1);
@@ -286,6 +294,42 @@ TEST(ragged_rows_are_refused)
                  "rows of 96 weights cannot be cut into groups of 64"));
     /* four rows of 96 are six groups of 64, but not of one row each */
     T_OK(refuses(2, 33, scheme(8, 32, true, DTYPE_F16), ERR_SHAPE, "rows of 33"));
+}
+
+/* Codes, scales, zeros, what they decode to and sums, of groups of every length. */
+static uint64_t print_of_all(void)
+{
+    uint64_t print = 0xcbf29ce484222325u;
+    for (int i = 0; i < 3 * 2 * 3 * 40; i++) {
+        static const int BITS[] = {4, 6, 8};
+        Scheme           s = scheme(BITS[i % 3], 0, i / 3 % 2, (Dtype)(i / 6 % 3));
+        int64_t          N = 5, K = 1 + i / 18 * 7;
+        RtnCodes         o = out();
+        RoundError       e;
+        fill(N * K, (uint64_t)i + 1);
+        w[i % (N * K)] = i % 5 ? -0.0f : 0.5f;
+        if (rtn_encode_fake(&o, w, "w", N, K, &s, &e) != OK)
+            return 0;
+        const struct {
+            const void *at;
+            size_t      n;
+        } PARTS[] = {{codes, (size_t)(N * K)}, {scales, (size_t)N * sizeof *scales},
+                     {zeros, (size_t)N}, {w, (size_t)(N * K) * sizeof *w}, {&e, sizeof e}};
+        for (int p = 0; p < 5; p++)
+            for (size_t b = 0; b < PARTS[p].n; b++)
+                print = (print ^ ((const uint8_t *)PARTS[p].at)[b]) * 0x100000001b3u;
+    }
+    return print;
+}
+
+/* The number is what the plain loops of before the vectors gave. */
+TEST(same_bits_with_every_instruction_set)
+{
+    CpuIsa isa = N_CPU_ISAS;
+    while (ref_each_isa(&isa))
+        if (print_of_all() != 0xb75d174fc2df7791u)
+            check_fail(__FILE__, __LINE__, "%s: %llx", cpu_isa_name(isa),
+                       (unsigned long long)print_of_all());
 }
 
 TEST(threads_change_nothing)
