@@ -67,7 +67,7 @@ static Status fill(void *out, Arena *scratch, int part, const Coded *m, const Rt
     (void)scratch;
     switch (part) {
     case PACKED:
-        packbits_rows(out, c->codes, m->n, m->k, PACK_DENSE, bits);
+        listing_rows(out, c->codes, m->n, m->k, bits);
         return OK;
     case SCALE:
         listing_scales(out, o->dtype, c->scales, m->n * groups);

@@ -9,6 +9,7 @@
 #include "kernels/codes.h"
 #include "kernels/filemap.h"
 #include "kernels/half.h"
+#include "kernels/halves.h"
 #include "kernels/outfile.h"
 #include "kernels/size.h"
 #include "quant/formats/carry.h"
@@ -19,7 +20,7 @@
 #include "quant/formats/outfolder.h"
 #include "quant/formats/shards.h"
 
-enum { PIECE = 1 << 20 };  // numbers that are copied at once
+enum { PIECE = 1 << 20, CHUNK = 8192 };  // numbers that are copied at once, and by a thread
 #define SHARD_BYTES ((size_t)5000000000)
 
 struct Export {
@@ -312,19 +313,54 @@ static const ModelTensor *source_named(const Export *e, const char *name)
     return NULL;
 }
 
-/* Through f32 even where the dtype stays: widening and rounding back is exact, and shows
- * what is not finite. The file need not have aligned its numbers. */
-static Status copy_piece(Export *e, OutTensor *t, const Tensor *from, int64_t first, int64_t n,
-                         unsigned char *buffer)
+/* Index of the first number of a piece that is not finite as it is, or as it will be stored;
+ * n where all are. out: the piece of dtype d, or NULL where that is `from`'s. */
+static int64_t convert_piece(void *out, Dtype d, Dtype from, const char *data, int64_t n)
 {
-    size_t               size = dtype_size(from->dtype);
-    const unsigned char *data = (const unsigned char *)from->data + (size_t)first * size;
-    float               *x = (float *)(buffer + PIECE * sizeof(float));
-    Tensor               aligned = tensor_1d(from->dtype, buffer, n);
-    memcpy(buffer, data, (size_t)n * size);
+    int64_t bad = n;
+#pragma omp parallel for schedule(static) reduction(min : bad)
+    for (int64_t at = 0; at < n; at += CHUNK) {
+        float   x[CHUNK];
+        int64_t some = i64_min(CHUNK, n - at);
+        bool    good = halves_to_f32(x, from, data + (size_t)at * dtype_size(from), some);
+        if (out)
+            good &= halves_from_f32((char *)out + (size_t)at * dtype_size(d), d, x, some);
+        if (!good)
+            bad = i64_min(bad, at);
+    }
+    return bad;
+}
+
+/* The chunk is known: look for the number in it. */
+static Status say_bad(Export *e, const OutTensor *t, const Tensor *from, int64_t i)
+{
+    float    x;
+    uint32_t stored;
+    for (;; i++) {
+        const char *at = (const char *)from->data + (size_t)i * dtype_size(from->dtype);
+        if (!halves_to_f32(&x, from->dtype, at, 1) ||
+            !halves_from_f32(&stored, t->view.dtype, &x, 1))
+            return not_stored(e, t, i, x);
+    }
+}
+
+/* Numbers first .. first + n: from where the file is mapped to where they go where the dtype
+ * stays. */
+static Status copy_piece(Export *e, OutTensor *t, const Tensor *from, int64_t first, int64_t n,
+                         void *buffer)
+{
+    Dtype       d = t->view.dtype;
+    size_t      size = dtype_size(from->dtype);
+    const char *data = (const char *)from->data + (size_t)first * size;
+    bool        same = from->dtype == d;
+    filemap_expect(data, (size_t)n * size);
+    int64_t bad = convert_piece(same ? NULL : buffer, d, from->dtype, data, n);
+    if (bad < n)
+        return say_bad(e, t, from, first + bad);
+    Status s = shards_put(&e->shards, t, (size_t)first * dtype_size(d), same ? data : buffer,
+                          (size_t)n * dtype_size(d));
     filemap_release(data, (size_t)n * size);
-    TRY(tensor_to_f32(x, &aligned, 0, n));
-    return put_floats(e, t, x, first, n, buffer);
+    return s;
 }
 
 Status export_copy(Export *e, const char *name)
@@ -333,10 +369,10 @@ Status export_copy(Export *e, const char *name)
     const ModelTensor *from = source_named(e, name);
     ArenaMark          mark = arena_mark(&e->scratch);
     int64_t            count = tensor_count(&t->view), n;
-    unsigned char     *buffer;
+    float             *buffer;
     Status             s = OK;
     CHECK(from && !from->packed);
-    ARENA_NEW(buffer, &e->scratch, 2 * PIECE * (int64_t)sizeof(float));
+    ARENA_NEW(buffer, &e->scratch, i64_min(count, PIECE));
     for (int64_t first = 0; first < count; first += n) {
         n = i64_min(count - first, PIECE);
         GUARD(copy_piece(e, t, &from->view, first, n, buffer));
@@ -352,14 +388,15 @@ Status export_layer_done(Export *e, int64_t layer, const void *rows, size_t row_
                          const float *state, size_t n)
 {
     Journal *j = &e->journal;
-    CHECK(layer == j->layers);
+    CHECK(layer >= j->layers);
     TRY(shards_sync(&e->shards));
     for (int64_t i = 0; i < j->n_tensors; i++)
         j->whole[i] = tensorfile_is_whole(&e->shards.at[i]);
+    int64_t before = j->layers;
     j->layers = layer + 1;
     Status s = journal_write(j, &e->scratch, rows, row_bytes, state, n);
     if (s != OK)
-        j->layers = layer;  // what the file on disk still says
+        j->layers = before;  // what the file on disk still says
     return s;
 }
 

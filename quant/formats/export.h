@@ -82,8 +82,8 @@ MUST_USE Status export_floats(Export *e, const char *name, const float *x, int64
  * memory stays small, and the source's pages are given back. Plain tensors only. ERR_RANGE
  * names a NaN, an infinity, or what F16 cannot hold. */
 MUST_USE Status export_copy(Export *e, const char *name);
-/* All of layer is there: synced, and noted with what the run needs to go on. state NULL:
- * none. Layers come in order. */
+/* All of layer, and of those before it, is there: synced, and noted with what the run needs
+ * to go on. state NULL: none. Layers come in order; not every one need be told. */
 MUST_USE Status export_layer_done(Export *e, int64_t layer, const void *rows, size_t row_bytes,
                                   const float *state, size_t n);
 /* Checks that all tensors came (CHECK), writes index, config.json and the files that are

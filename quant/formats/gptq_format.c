@@ -116,7 +116,7 @@ static Status fill_qweight(void *out, Arena *scratch, const Coded *m, const RtnC
     uint32_t *words;
     int64_t   n_words = m->k * m->scheme.bits / 32;
     ARENA_NEW(words, scratch, m->n * n_words);
-    packbits_rows(words, c->codes, m->n, m->k, PACK_DENSE, m->scheme.bits);
+    listing_rows(words, c->codes, m->n, m->k, m->scheme.bits);
     transpose_words(out, words, m->n, n_words);
     return OK;
 }

@@ -5,6 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/halves.h"
+#include "kernels/packbits.h"
+#include "kernels/size.h"
 #include "quant/formats/narrow.h"
 
 const Packing *packing_of(ExportFormat f)
@@ -255,10 +258,25 @@ int64_t listing_groups(const Coded *m)
 /* Codes were fitted to scales as stored: rounding again would change the weights. */
 void listing_scales(void *out, Dtype d, const float *scales, int64_t n)
 {
-    Tensor stored = tensor_1d(d, out, n);
-    CHECK(narrow_f32(out, d, scales, n) == n);
-    for (int64_t i = 0; i < n; i++) {
-        float back;
-        CHECK(tensor_to_f32(&back, &stored, i, 1) == OK && back == scales[i]);
+    enum { CHUNK = 4096 };
+    size_t size = dtype_size(d);
+#pragma omp parallel for schedule(static) if (n > 16 * CHUNK)
+    for (int64_t at = 0; at < n; at += CHUNK) {
+        float   back[CHUNK];
+        int64_t some = i64_min(CHUNK, n - at);
+        char   *stored = (char *)out + (size_t)at * size;
+        CHECK(halves_from_f32(stored, d, scales + at, some));
+        CHECK(halves_to_f32(back, d, stored, some));
+        CHECK(memcmp(back, scales + at, (size_t)some * sizeof *back) == 0);
     }
+}
+
+void listing_rows(void *out, const int8_t *codes, int64_t n, int64_t k, int bits)
+{
+    enum { ROWS = 16 };
+    size_t stride = 4 * (size_t)packbits_words(PACK_DENSE, bits, k);
+#pragma omp parallel for schedule(static) if (n * k > 65536)
+    for (int64_t r = 0; r < n; r += ROWS)
+        packbits_rows((char *)out + (size_t)r * stride, codes + r * k, i64_min(ROWS, n - r), k,
+                      PACK_DENSE, bits);
 }

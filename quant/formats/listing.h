@@ -71,5 +71,7 @@ void listing_names(TextBuf *b, const char *const *names, int64_t n, int indent);
 /* Groups of a row, and scales [n, groups] as dtype d into out. */
 int64_t listing_groups(const Coded *m);
 void    listing_scales(void *out, Dtype d, const float *scales, int64_t n);
+/* Codes [n,k] as words along the rows (packbits.h, dense), by all threads. */
+void    listing_rows(void *out, const int8_t *codes, int64_t n, int64_t k, int bits);
 
 #endif

@@ -41,6 +41,7 @@ typedef struct {
     GptqFactor     factor;      // of the inputs at hand; u NULL: there is none
     MatrixFigures *figures;     // [n_layers, N_WEIGHTS]
     MatrixFigures  head;        // where it is coded
+    double         noted;       // when a layer was noted last, in seconds; 0: none began
     TextBuf        notes;
     int64_t        done, total; // layers, passes of all kinds, for progress
 } Run;
@@ -68,6 +69,9 @@ MUST_USE Status run_layer(Run *r, int64_t layer);
 MUST_USE Status run_tap_inputs(InputStats *in, Run *r, const LayerWeights *w, Tap tap);
 /* The layer's weights are final: hidden states move on. */
 MUST_USE Status run_layer_advance(Run *r, const LayerWeights *w);
+/* run_rows.c: codes of a layer whose matrices are coded as they are; is it one? */
+bool            run_layer_is_plain(const Run *r, int64_t layer);
+MUST_USE Status run_layer_rows(Run *r, int64_t layer);
 /* run_rest.c: all tensors that no layer wrote. */
 MUST_USE Status run_rest(Run *r);
 /* run_gguf.c: the whole run, where OUT is a GGUF file. */

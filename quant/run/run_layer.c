@@ -1,8 +1,10 @@
 /* run_layer.c - one layer: read, transformed, coded input by input, exported. */
 #include <math.h>
 #include <string.h>
+#include <time.h>
 
 #include "kernels/size.h"
+#include "quant/methods/rounding.h"
 #include "quant/run/run.h"
 
 const Tap RUN_SET[RUN_SETS] = {TAP_QKV_IN, TAP_HIDDEN, TAP_O_IN, TAP_MLP_IN, TAP_DOWN_IN};
@@ -73,31 +75,7 @@ Status run_codes(RtnCodes *out, Arena *a, const Scheme *s, int64_t n, int64_t k)
     return OK;
 }
 
-/* The same lanes and chunks whatever the number of threads. */
-static RoundError chunk_error(const float *w, const float *v, int64_t n)
-{
-    enum { LANES = 8 };
-    double  error2[LANES] = {0}, sum2[LANES] = {0};
-    int64_t i = 0;
-    for (; i + LANES <= n; i += LANES)
-        for (int j = 0; j < LANES; j++) {
-            double a = (double)w[i + j], d = a - (double)v[i + j];
-            error2[j] += d * d;
-            sum2[j] += a * a;
-        }
-    for (int j = 0; i < n; i++, j++) {
-        double a = (double)w[i], d = a - (double)v[i];
-        error2[j] += d * d;
-        sum2[j] += a * a;
-    }
-    RoundError e = {0};
-    for (int j = 0; j < LANES; j++) {
-        e.error2 += error2[j];
-        e.sum2 += sum2[j];
-    }
-    return e;
-}
-
+/* The same chunks whatever the number of threads. */
 static RoundError weight_error(const float *w, const float *v, int64_t n)
 {
     enum { CHUNKS = 64 };
@@ -105,7 +83,9 @@ static RoundError weight_error(const float *w, const float *v, int64_t n)
 #pragma omp parallel for schedule(static)
     for (int64_t c = 0; c < CHUNKS; c++) {
         int64_t first = n / CHUNKS * c, end = c == CHUNKS - 1 ? n : n / CHUNKS * (c + 1);
-        part[c] = chunk_error(w + first, v + first, end - first);
+        RoundSums sums = {0};
+        rounding_add(&sums, w + first, v + first, end - first);
+        part[c] = rounding_total(&sums);
     }
     for (int c = 0; c < CHUNKS; c++) {
         all.error2 += part[c].error2;
@@ -141,13 +121,17 @@ Status run_encode(const RtnCodes *out, MatrixFigures *f, Run *r, const LayerMatr
     Matrix    job = {.name = m->name, .n = m->n, .k = m->k, .w = m->w, .scheme = *s,
                      .inputs = in, .damp = damp_of(r), .backend = r->o->backend,
                      .factor = r->factor.u ? &r->factor : NULL};
-    float    *before = arena_raw(&r->scratch, m->n * m->k, sizeof *before);
-    if (!before)
-        FAIL(ERR_MEMORY, "out of memory: a copy of %s", m->name);
-    memcpy(before, m->w, bytes);
+    float    *before = NULL;
+    if (s->method == METHOD_GPTQ || (in && in->gram)) {
+        before = arena_raw(&r->scratch, m->n * m->k, sizeof *before);
+        if (!before)
+            FAIL(ERR_MEMORY, "out of memory: a copy of %s", m->name);
+        memcpy(before, m->w, bytes);
+    }
     TRY(method_encode(out, &job, &r->scratch));
-    *f = (MatrixFigures){.damp = job.damp_used, .n_dead = job.n_dead};
-    f->weight = weight_error(before, m->w, m->n * m->k);
+    *f = (MatrixFigures){.weight = job.error, .damp = job.damp_used, .n_dead = job.n_dead};
+    if (s->method == METHOD_GPTQ)
+        f->weight = weight_error(before, m->w, m->n * m->k);
     if (in && in->gram) {
         f->measured = true;
         TRY(input_error(&f->output.error2, &r->scratch, r->o->backend, in, before, m->w, m->n));
@@ -229,13 +213,10 @@ static Status export_layer(Run *r, const LayerWeights *w)
         TRY(export_plain(r, w->norm_name[i], w->norm[i], c->hidden));
         TRY(export_plain(r, w->norm_bias_name[i], w->norm_bias[i], c->hidden));
     }
-    TRY(export_plain(r, w->head_norm_name, w->head_norm, c->value_dim));
-    size_t bytes = (size_t)c->n_layers * N_WEIGHTS * sizeof *r->figures;
-    return export_layer_done(r->export, w->number, r->figures, bytes, r->calibration.hidden,
-                             (size_t)r->calibration.n_kept);
+    return export_plain(r, w->head_norm_name, w->head_norm, c->value_dim);
 }
 
-Status run_layer(Run *r, int64_t layer)
+static Status code_layer(Run *r, int64_t layer)
 {
     ArenaMark    mark = arena_mark(&r->scratch);
     LayerWeights w;
@@ -248,6 +229,36 @@ Status run_layer(Run *r, int64_t layer)
         TRY(run_layer_advance(r, &w));
     TRY(export_layer(r, &w));
     arena_rewind(&r->scratch, mark);
+    return OK;
+}
+
+static double seconds_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Noting a layer waits for the disk, longer than rounding one takes: without a text, what a
+ * stopped run has to do again is a matter of seconds. */
+static Status note_layer(Run *r, int64_t layer)
+{
+    enum { SECONDS = 2 };
+    size_t bytes = (size_t)(r->layers.info.config.n_layers * N_WEIGHTS) * sizeof *r->figures;
+    double now = seconds_now();
+    r->noted = r->noted > 0 ? r->noted : now;
+    if (!r->calibrated && now - r->noted < SECONDS)
+        return OK;
+    r->noted = now;
+    return export_layer_done(r->export, layer, r->figures, bytes, r->calibration.hidden,
+                             (size_t)r->calibration.n_kept);
+}
+
+Status run_layer(Run *r, int64_t layer)
+{
+    bool plain = run_layer_is_plain(r, layer);
+    TRY(plain ? run_layer_rows(r, layer) : code_layer(r, layer));
+    TRY(note_layer(r, layer));
     run_step(r, "layers");
     return OK;
 }
