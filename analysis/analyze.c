@@ -222,6 +222,7 @@ static Status run(SeriesSet *set, Perplexity *p, Arena *a, Scorer *sc, Tokenizer
         return OK;
     if (o->marked)
         TRY(measure_spans(&probe, a, sc, o));
+    backend_trim(sc->model->backend);   // the series have its room
     return probe_series(&probe, sc->model, set);
 }
 

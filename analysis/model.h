@@ -160,20 +160,6 @@ MUST_USE Status model_info_open(ModelInfo *info, Arena *a, const char *path);
 /* Unmaps the files; what lies in the arena stays. Zeroed or twice is fine. */
 void model_info_close(ModelInfo *info);
 
-/* Bytes that work on a model takes, about: everything that grows with the model
- * or with the context is counted, the libraries' scratch is not. */
-typedef struct {
-    size_t weights;       // packed for the products, with the f32 embedding
-    size_t loading;       // beside them while loading: the largest matrix in f32
-    size_t activations;   // of a forward pass over one window
-    size_t records;       // of all statistics
-} ModelMemory;
-
-/* T: positions of a window, >= 1. dtype F32 or BF16: of the products. */
-ModelMemory model_memory(const ModelConfig *c, Dtype dtype, int64_t T);
-/* The same for this checkpoint, whose matrices of few bits take few. */
-ModelMemory model_info_memory(const ModelInfo *info, Dtype dtype, int64_t T);
-
 /* cs, sn [n_positions, dims/2] f32 with the attention factor in them, in the
  * steps and the precision of transformers. sequence: length in use, for dynamic
  * and longrope. ERR_RANGE where the config's numbers give no finite tables. */

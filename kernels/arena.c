@@ -60,7 +60,8 @@ static void unpoison(ArenaBlock *b)
 }
 
 /* Memory of a block. Large ones come and go with each layer: in pages of 4 KiB the system
- * would take longer to hand them out than it takes to fill them. */
+ * would take longer to hand them out than it takes to fill them. The last piece is left to
+ * those: a matrix of whole MiB with its header would take a large page for 64 bytes. */
 static void *block_memory(size_t bytes)
 {
     if (bytes < 2 * HUGE_PAGE)
@@ -68,7 +69,7 @@ static void *block_memory(size_t bytes)
     size_t whole = (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
     void  *p = aligned_alloc(HUGE_PAGE, whole);
     if (p)
-        (void)madvise(p, whole, MADV_HUGEPAGE);  // a wish: systems without it stay right
+        (void)madvise(p, bytes / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);  // a wish: systems without it stay right
     return p;
 }
 
@@ -94,7 +95,7 @@ static ArenaBlock *take_spare(Arena *a, size_t capacity)
     return b;
 }
 
-static void free_spares(Arena *a)
+void arena_trim(Arena *a)
 {
     while (a->spare) {
         ArenaBlock *b = a->spare;
@@ -122,7 +123,7 @@ static ArenaBlock *new_block(Arena *a, size_t capacity)
     if (b)
         return b;
     if (is_large(capacity))
-        free_spares(a);
+        arena_trim(a);
     b = block_memory(ALIGN + capacity);
     if (b)
         b->capacity = capacity;
@@ -214,6 +215,6 @@ void arena_rewind(Arena *a, ArenaMark mark)
 void arena_close(Arena *a)
 {
     arena_rewind(a, (ArenaMark){0});
-    free_spares(a);
+    arena_trim(a);
     *a = (Arena){.keep = a->keep};
 }

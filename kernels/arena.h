@@ -45,6 +45,9 @@ char *arena_printf(Arena *a, const char *fmt, ...)
 ArenaMark arena_mark(const Arena *a);
 void      arena_rewind(Arena *a, ArenaMark mark);
 
+/* Gives back what waits (keep). */
+void arena_trim(Arena *a);
+
 /* Gives everything back; the arena is empty and usable again. */
 void arena_close(Arena *a);
 

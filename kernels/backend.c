@@ -109,9 +109,14 @@ void backend_rewind(Backend *be, ArenaMark mark)
     arena_rewind(&be->arena, mark);
 }
 
+void backend_trim(Backend *be)
+{
+    arena_trim(&be->arena);
+}
+
 bool backend_on_host(const Backend *be)
 {
-    return !be->ops->rewind;
+    return !be->ops->limit;
 }
 
 Status backend_upload(Backend *be, Tensor *dst, const void *host)

@@ -222,6 +222,26 @@ struct Backend {
  * n_threads 0: all cores. ERR_DEVICE where that device is missing. */
 MUST_USE Status backend_open(Backend *be, const char *name, int n_threads);
 void            backend_close(Backend *be);
+/* --- asking beforehand --- */
+
+/* A CPU that computes nothing: its tensors and weights have no memory and must not be looked
+ * at, its operations only note what they would take. Runs no divergence, no codes and no
+ * groups of keys and values. */
+MUST_USE Status backend_open_measure(Backend *be, int n_threads);
+bool            backend_measures(const Backend *be);
+
+typedef struct {
+    size_t held;      // now
+    size_t peak;      // most that was held at once, but for
+    size_t scratch;   // what the operation that needs most takes beside it
+} BackendMeasure;
+
+/* Of a backend that measures (CHECK). */
+BackendMeasure  backend_measured(const Backend *be);
+/* A Linear of that shape, of weights that take so many bytes (codes). */
+MUST_USE Status backend_measure_linear(Backend *be, Linear *out, int64_t n, int64_t k,
+                                       Dtype dtype, size_t bytes);
+
 /* Most bytes to take of the device's own memory. Nothing to the CPU, whose memory is the
  * host's. */
 void            backend_limit(Backend *be, size_t bytes);
@@ -230,6 +250,8 @@ void            backend_limit(Backend *be, size_t bytes);
 MUST_USE Status backend_tensor(Backend *be, Tensor *t, int n_dims, const int64_t *shape);
 ArenaMark       backend_mark(const Backend *be);
 void            backend_rewind(Backend *be, ArenaMark mark);
+/* Gives back what waits on the host for the next pass: there is none for a while. */
+void            backend_trim(Backend *be);
 /* Is its memory the host's? Then nothing is gained by bringing it what the host has mapped. */
 bool            backend_on_host(const Backend *be);
 /* Host to backend and back, whole tensors, same dtype. */

@@ -29,6 +29,22 @@ Status logit_record_init(LogitRecord *r, Arena *a, int32_t layer, int64_t n_head
     return OK;
 }
 
+size_t value_record_bytes(int64_t n_channels, int64_t n_positions)
+{
+    const ValueRecord *r = NULL;
+    return HIST_BINS * sizeof *r->hist +
+           (size_t)n_channels * (sizeof *r->channel_absmax + sizeof *r->channel_over_6) +
+           (size_t)n_positions * sizeof *r->position_absmax;
+}
+
+size_t logit_record_bytes(int64_t n_heads, int64_t n_maps, int64_t n_positions)
+{
+    const LogitRecord *r = NULL;
+    return (size_t)(n_heads * n_maps) * sizeof *r->moments +
+           (size_t)n_maps * HIST_BINS * sizeof *r->hist +
+           (size_t)(n_maps * n_positions) * (sizeof *r->query_absmax + sizeof *r->key_absmax);
+}
+
 static void add_counts(uint64_t *into, const uint64_t *from, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)

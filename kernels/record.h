@@ -144,6 +144,9 @@ MUST_USE Status value_record_init(ValueRecord *r, Arena *a, int32_t layer,
 MUST_USE Status logit_record_init(LogitRecord *r, Arena *a, int32_t layer,
                                   int64_t n_heads, int64_t n_maps,
                                   int64_t n_positions);
+/* Bytes that these take from the arena. */
+size_t value_record_bytes(int64_t n_channels, int64_t n_positions);
+size_t logit_record_bytes(int64_t n_heads, int64_t n_maps, int64_t n_positions);
 /* Adds `from` to `into`; shapes must be equal (CHECK). */
 void value_record_merge(ValueRecord *into, const ValueRecord *from);
 void logit_record_merge(LogitRecord *into, const LogitRecord *from);

@@ -2,6 +2,7 @@
 #include "analysis/model/load.h"
 
 #include "analysis/model/once.h"
+#include "analysis/model/packed.h"
 #include "analysis/model/place.h"
 #include "analysis/model/rest.h"
 #include "kernels/size.h"
@@ -9,6 +10,11 @@
 enum { ROWS = 256 };   // of the embedding that are read at once
 
 /* --- a matrix --- */
+
+static bool has_codes(const ModelTensor *t)
+{
+    return t->packed && packed_has_codes(t->packed);
+}
 
 /* Codes stay codes, unless they are to be edited. */
 static Status load_codes(bool *done, Place *p, Loader *l, Layer *layer, WeightKind slot,
@@ -60,6 +66,8 @@ static Status load_matrix(Place *p, Loader *l, Layer *layer, int64_t number, Wei
         TRY(read_new(&bias, l, b));
         TRY(source_read(bias, l->source, b));
     }
+    if (!l->options.edit && backend_measures(p->backend) && has_codes(t))
+        return place_measured(p, layer, slot, t, bias);
     if (!l->options.edit)
         TRY(load_codes(&done, p, l, layer, slot, t, bias));
     if (done)
@@ -144,10 +152,14 @@ static Status pack_head(Model *m)
     Codes              codes;
     if (once_projects(l->source))
         return load_projected(m, t);
+    if (backend_measures(m->backend) && has_codes(t))
+        return backend_measure_linear(m->backend, &m->head, m->config.vocab, m->config.hidden,
+                                      m->dtype, packed_loaded_bytes(t->packed));
     TRY(source_codes(&codes, &l->scratch, l->source, t));
     if (codes.codes)
         return op_linear_codes(m->backend, &m->head, &codes, NULL, m->dtype);
-    TRY(source_begin(l->source, t));
+    if (!backend_measures(m->backend))
+        TRY(source_begin(l->source, t));
     TRY(op_linear_pack_rows(m->backend, &m->head, &rows, NULL, m->config.vocab,
                             m->config.hidden, m->dtype));
     source_end(t);
@@ -192,8 +204,8 @@ static Status check_rows(const Loader *l, Arena *scratch)
 Status load_check_embed(Model *m)
 {
     Loader *l = m->loader;
-    if (m->embed.data || m->config.tied)
-        return OK;   // they have been seen
+    if (m->embed.data || m->config.tied || backend_measures(m->backend))
+        return OK;   // they have been seen, or are not to be looked at
     TRY(source_begin(l->source, embed_of(l)));
     Status s = check_rows(l, &l->scratch);
     arena_rewind(&l->scratch, (ArenaMark){0});

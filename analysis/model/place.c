@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "analysis/model/packed.h"
 #include "analysis/model/rows.h"
 #include "kernels/size.h"
 
@@ -155,10 +156,28 @@ Status place_stored(Place *p, Layer *layer, WeightKind slot, const Source *s,
 {
     Matrix m = {.pack = pack_stored, .source = s, .stored = t};
     CHECK(!t->transposed);
-    TRY(source_begin(s, t));
+    if (!backend_measures(p->backend))
+        TRY(source_begin(s, t));
     TRY(place_parts(&m, p, layer, slot, t->view.shape[0], bias));
     source_end(t);
     return OK;
+}
+
+static Status measure_codes(const Matrix *m, Place *p, Linear *out, const Part *part,
+                            const float *bias)
+{
+    const Packed *codes = m->stored->packed;
+    (void)bias;
+    return backend_measure_linear(p->backend, out, part->n, codes->k, p->dtype,
+                                  packed_loaded_bytes(codes) / (size_t)codes->n *
+                                      (size_t)part->n);
+}
+
+Status place_measured(Place *p, Layer *layer, WeightKind slot, const ModelTensor *t,
+                      const float *bias)
+{
+    Matrix m = {.pack = measure_codes, .stored = t};
+    return place_parts(&m, p, layer, slot, t->view.shape[0], bias);
 }
 
 Status place_tensor(Backend *be, Tensor *out, const Tensor *shape, const float *w)

@@ -28,6 +28,10 @@ MUST_USE Status place_codes(Place *p, Layer *layer, WeightKind slot, const Codes
 MUST_USE Status place_stored(Place *p, Layer *layer, WeightKind slot, const Source *s,
                              const ModelTensor *t, const float *bias);
 
+/* The same of a t of few bits, on a backend that measures: what its codes would take. */
+MUST_USE Status place_measured(Place *p, Layer *layer, WeightKind slot, const ModelTensor *t,
+                               const float *bias);
+
 /* A tensor of f32 of that shape into the backend as it stands. */
 MUST_USE Status place_tensor(Backend *be, Tensor *out, const Tensor *shape, const float *w);
 

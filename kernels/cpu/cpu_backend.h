@@ -8,6 +8,7 @@
 typedef struct Gemm Gemm;          // cpu_gemm.h
 typedef struct GemmEngine GemmEngine;
 typedef struct CpuWeights CpuWeights;
+typedef struct CpuMeasure CpuMeasure;
 
 typedef struct {
     Arena  arena;                  // holds only this
@@ -20,6 +21,7 @@ typedef struct {
     Arena       arena;             // engine and its primitives, until close
     CpuScratch  scratch, spare;
     GemmEngine *gemms;
+    CpuMeasure *measure;           // NULL: it computes. Else nothing has memory (cpu_measure.c)
 } CpuState;
 
 static inline CpuState *cpu_state(Backend *be)
@@ -29,8 +31,11 @@ static inline CpuState *cpu_state(Backend *be)
 
 /* Memory for one operation, aligned to 64, not zeroed; valid until the next
  * call. It stays with the backend: fresh pages for every operation would cost
- * more than some of them. ERR_MEMORY. */
+ * more than some of them. ERR_MEMORY. An operation takes it before it looks at what is in a
+ * tensor: one that is measured ends here (cpu_measure.c). */
 MUST_USE Status cpu_scratch(Backend *be, void **out, size_t bytes);
+/* Memory of the backend for what a tensor or packed weights hold; NULL where there is none. */
+void *cpu_take(Backend *be, int64_t n, size_t size);
 /* For an operation of two products: what cpu_scratch gave stays valid over the next
  * call, which takes another piece. */
 void cpu_scratch_swap(Backend *be);
@@ -139,6 +144,14 @@ const CodesIsa *cpu_codes(void);
 const ScoreIsa *cpu_score_isa(void);
 const FakequantIsa *cpu_fakequant_isa(void);
 const DivergenceIsa *cpu_divergence_isa(void);
+
+/* cpu_measure.c */
+void *cpu_measure_take(Backend *be, size_t bytes);
+MUST_USE Status cpu_measure_scratch(Backend *be, size_t bytes);
+
+/* cpu_open.c */
+void   cpu_close(Backend *be);
+Status cpu_alloc(Backend *be, Tensor *t);
 
 /* The operations, one a file; shapes were checked in backend.c. */
 Status cpu_linear_pack(Backend *be, Linear *out, const float *w, const float *bias);

@@ -64,7 +64,7 @@ static Status open_panels(Backend *be, Linear *out, const float *bias)
     p->n_panels = ceil_div(out->n, PANEL);
     p->k_pad = ceil_div(out->k, step) * step;
     if (!size_mul((size_t)p->k_pad, PANEL * dtype_size(out->dtype), &panel_bytes) ||
-        !(p->data = arena_raw(&be->arena, p->n_panels, panel_bytes)))
+        !(p->data = cpu_take(be, p->n_panels, panel_bytes)))
         FAIL(ERR_MEMORY, "out of memory: weights [%lld,%lld] as %s", (long long)out->n,
              (long long)out->k, dtype_name(out->dtype));
     out->packed = p;

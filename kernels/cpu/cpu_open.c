@@ -3,8 +3,9 @@
 
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/cpu_gemm.h"
+#include "kernels/size.h"
 
-static void cpu_close(Backend *be)
+void cpu_close(Backend *be)
 {
     CpuState *st = cpu_state(be);
     gemm_engine_close(st);
@@ -13,10 +14,18 @@ static void cpu_close(Backend *be)
     arena_close(&st->arena);
 }
 
-static Status cpu_alloc(Backend *be, Tensor *t)
+void *cpu_take(Backend *be, int64_t n, size_t size)
+{
+    size_t bytes;
+    if (!cpu_state(be)->measure)
+        return arena_raw(&be->arena, n, size);
+    return size_mul((size_t)n, size, &bytes) ? cpu_measure_take(be, bytes) : NULL;
+}
+
+Status cpu_alloc(Backend *be, Tensor *t)
 {
     char text[128];
-    t->data = arena_raw(&be->arena, tensor_count(t), sizeof(float));
+    t->data = cpu_take(be, tensor_count(t), sizeof(float));
     if (!t->data)
         FAIL(ERR_MEMORY, "out of memory: a tensor %s of F32", tensor_shape_text(t, text));
     return OK;
@@ -39,6 +48,8 @@ static Status cpu_download(Backend *be, void *host, const Tensor *src)
 Status cpu_scratch(Backend *be, void **out, size_t bytes)
 {
     CpuScratch *s = &cpu_state(be)->scratch;
+    if (cpu_state(be)->measure)
+        return cpu_measure_scratch(be, bytes);
     if (bytes > s->bytes) {
         arena_close(&s->arena);
         s->bytes = 0;

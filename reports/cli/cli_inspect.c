@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "analysis/memory.h"
 #include "kernels/size.h"
 #include "reports/cli/verbs.h"
 
@@ -155,18 +156,52 @@ static void print_tensors(const ModelInfo *info)
     }
 }
 
-static void print_memory(const Session *se, const ModelInfo *info)
+/* What analyze takes in each way to run it. */
+enum { N_WAYS = 4 };
+
+static const struct {
+    const char *name, *key;
+    Dtype       dtype;
+    bool        stream;
+} WAYS[N_WAYS] = {
+    {"f32", "f32", DTYPE_F32, false},
+    {"f32 --stream", "f32_stream", DTYPE_F32, true},
+    {"bf16", "bf16", DTYPE_BF16, false},
+    {"bf16 --stream", "bf16_stream", DTYPE_BF16, true},
+};
+
+static MemoryAsk memory_ask(const Session *se, const ModelInfo *info)
 {
-    int64_t T = context_of(se, info);
-    printf("\nMemory for analyze or compare with windows of %lld tokens, about\n",
-           (long long)T);
-    for (int d = 0; d < 2; d++) {
-        ModelMemory m = model_info_memory(info, d ? DTYPE_BF16 : DTYPE_F32, T);
-        char        a[32], b[32], c[32], e[32];
-        printf("  %-4s  %s of weights, %s more while loading, %s for a window, %s of "
-               "statistics\n", d ? "bf16" : "f32", size_text(a, m.weights),
-               size_text(b, m.loading), size_text(c, m.activations), size_text(e, m.records));
+    return (MemoryAsk){.context = context_of(se, info), .n_threads = (int)se->s.threads,
+                       .n_tokens = se->s.max_tokens};
+}
+
+static Status measure_ways(Memory ways[N_WAYS], const Session *se, const ModelInfo *info)
+{
+    MemoryAsk ask = memory_ask(se, info);
+    for (int i = 0; i < N_WAYS; i++) {
+        ask.dtype = WAYS[i].dtype;
+        ask.stream = WAYS[i].stream;
+        TRY(memory_measure(&ways[i], se->s.inputs.at[0], &ask));
     }
+    return OK;
+}
+
+static void print_memory(const Session *se, const ModelInfo *info, const Memory ways[N_WAYS])
+{
+    printf("\nMemory that analyze takes on the CPU at its peak, windows of %lld tokens\n"
+           "  %-13s  %10s  %10s  %10s  %10s  %10s\n", (long long)context_of(se, info), "dtype",
+           "in all", "weights", "a batch", "operation", "statistics");
+    for (int i = 0; i < N_WAYS; i++) {
+        const Memory *m = &ways[i];
+        char          text[5][32];
+        printf("  %-13s  %10s  %10s  %10s  %10s  %10s\n", WAYS[i].name,
+               size_text(text[0], m->peak), size_text(text[1], m->weights),
+               size_text(text[2], m->pass), size_text(text[3], m->scratch),
+               size_text(text[4], m->records));
+    }
+    printf("and %zu B for each token of the text. A batch: the windows that are on their way at\n"
+           "once, and, with --stream, the weights at work.\n", ways[0].token);
 }
 
 /* --- for programs --- */
@@ -211,14 +246,16 @@ static void json_tensors(TextBuf *b, const ModelInfo *info)
     textbuf_add(b, "]");
 }
 
-static void json_memory(TextBuf *b, const ModelInfo *info, int64_t T)
+static void json_memory(TextBuf *b, int64_t context, const Memory ways[N_WAYS])
 {
-    textbuf_printf(b, "\"memory\": {\"context\": %lld", (long long)T);
-    for (int d = 0; d < 2; d++) {
-        ModelMemory m = model_info_memory(info, d ? DTYPE_BF16 : DTYPE_F32, T);
-        textbuf_printf(b, ", \"%s\": {\"weights\": %zu, \"loading\": %zu, "
-                       "\"activations\": %zu, \"records\": %zu}", d ? "bf16" : "f32",
-                       m.weights, m.loading, m.activations, m.records);
+    textbuf_printf(b, "\"memory\": {\"context\": %lld, \"bytes_per_token\": %zu",
+                   (long long)context, ways[0].token);
+    for (int i = 0; i < N_WAYS; i++) {
+        const Memory *m = &ways[i];
+        textbuf_printf(b, ", \"%s\": {\"peak\": %zu, \"weights\": %zu, \"pass\": %zu, "
+                       "\"scratch\": %zu, \"records\": %zu, \"batch_tokens\": %lld}",
+                       WAYS[i].key, m->peak, m->weights, m->pass, m->scratch, m->records,
+                       (long long)m->batch);
     }
     textbuf_add(b, "}, ");
 }
@@ -238,7 +275,7 @@ static void json_mixers(TextBuf *b, const ModelConfig *c)
     textbuf_add(b, "], ");
 }
 
-static Status print_json(Session *se, const ModelInfo *info)
+static Status print_json(Session *se, const ModelInfo *info, const Memory ways[N_WAYS])
 {
     const ModelConfig *c = &info->config;
     TextBuf            b;
@@ -269,7 +306,7 @@ static Status print_json(Session *se, const ModelInfo *info)
     json_text(&b, "dtype", dtype_name(info->stored));
     json_reals(&b, "lambda", info->lambda, c->n_layers);
     json_reals(&b, "lambda_init", info->lambda_init, c->n_layers);
-    json_memory(&b, info, context_of(se, info));
+    json_memory(&b, context_of(se, info), ways);
     json_tensors(&b, info);
     textbuf_add(&b, "}\n");
     TRY(textbuf_status(&b));
@@ -277,19 +314,24 @@ static Status print_json(Session *se, const ModelInfo *info)
     return OK;
 }
 
+static Status inspect(Session *se, const ModelInfo *info)
+{
+    Memory ways[N_WAYS];
+    TRY(measure_ways(ways, se, info));
+    if (se->s.json)
+        return print_json(se, info, ways);
+    print_shape(info);
+    print_lambda(info);
+    print_memory(se, info, ways);
+    print_tensors(info);
+    return OK;
+}
+
 Status verb_inspect(Session *se)
 {
     ModelInfo info;
     TRY(model_info_open(&info, &se->arena, se->s.inputs.at[0]));
-    Status s = OK;
-    if (se->s.json) {
-        s = print_json(se, &info);
-    } else {
-        print_shape(&info);
-        print_lambda(&info);
-        print_memory(se, &info);
-        print_tensors(&info);
-    }
+    Status s = inspect(se, &info);
     model_info_close(&info);
     return s;
 }

@@ -145,7 +145,7 @@ const OptionRow settings_options[] = {
     {"context", 0, TEXT | VERB_INSPECT, OPT_INT, AT(context), "N", 2, INT32_MAX,
      "tokens in a window (default 512, or what the model allows if that is less;\n"
      "more than it allows is run with a warning)"},
-    {"max-tokens", 0, TEXT, OPT_INT, AT(max_tokens), "N", 2, INT32_MAX,
+    {"max-tokens", 0, TEXT | VERB_INSPECT, OPT_INT, AT(max_tokens), "N", 2, INT32_MAX,
      "stop after so many tokens of text"},
     {"bos", 0, TEXT, OPT_CHOICE, AT(bos), "auto|none", 0, 0,
      "begin each window with the BOS token where the tokenizer does (default), or not"},
@@ -187,7 +187,7 @@ const OptionRow settings_options[] = {
      "hold only the weights at work, a layer's or the head's, and read the file again for each\n"
      "batch of the text: the same results in a fraction of the memory (inspect tells), little\n"
      "slower"},
-    {"threads", 0, RUN | VERB_QUANTIZE, OPT_INT, AT(threads), "N", 1, 4096,
+    {"threads", 0, RUN | VERB_QUANTIZE | VERB_INSPECT, OPT_INT, AT(threads), "N", 1, 4096,
      "threads to use (default: all cores)"},
     {"json", 0, 0, OPT_FLAG, AT(json), NULL, 0, 0, "print results as JSON"},
     {"quiet", 'q', 0, OPT_FLAG, AT(quiet), NULL, 0, 0, "no progress, no messages"},

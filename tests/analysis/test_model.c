@@ -516,21 +516,6 @@ TEST(model_info_tells)
     ref_model_free(&r);
 }
 
-TEST(model_memory_grows_with_the_context)
-{
-    ModelConfig c = {.n_layers = 2, .hidden = 12, .inter = 20, .vocab = 17, .n_heads = 4,
-                     .n_groups = 2, .n_maps = 2, .n_signals = 1, .head_dim = 6,
-                     .value_dim = 12, .gated = true, .rope = {.dims = 6}};
-    ModelMemory a = model_memory(&c, DTYPE_F32, 100), b = model_memory(&c, DTYPE_BF16, 200);
-    int64_t     matrices = 2 * 12 * (48 + 24 + 24 + 48 + 60) + 17 * 12;
-    T_OK(a.weights == (size_t)matrices * 4 + 17 * 12 * 4);
-    T_OK(b.weights == (size_t)matrices * 2 + 17 * 12 * 4);
-    T_OK(a.loading == b.loading && a.loading == (48 + 48) * 12 * 4);
-    T_OK(b.activations == 2 * a.activations);
-    T_OK(a.activations == 100 * 4 * (3 * 12 + 2 * 48 + 2 * 24 + 2 * 20 + 6));
-    T_OK(b.records > a.records && b.records < 2 * a.records);
-}
-
 /* --- under stress --- */
 
 TEST(model_every_allocation_may_fail)

@@ -201,6 +201,30 @@ TEST(analyze_then_report)
     T_OK(o->code == 0 && strstr(o->out, "\"outliers\": ["));
 }
 
+TEST(inspect_states_the_memory_of_analyze)
+{
+    Outcome *o = run(with_model("inspect --context 40 --threads 1 %s", TINY));
+    T_OK(o->code == 0 && strstr(o->out, "windows of 40 tokens"));
+    T_OK(strstr(o->out, "\n  f32 --stream ") && strstr(o->out, "\n  bf16 "));
+    o = run(with_model("inspect --json --context 40 --max-tokens 120 %s", TINY));
+    T_OK(o->code == 0 && strstr(o->out, "\"memory\": {\"context\": 40, \"bytes_per_token\": "));
+    T_OK(strstr(o->out, "\"bf16_stream\": {\"peak\": "));
+    T_OK(strstr(o->out, "\"batch_tokens\": 120"));
+}
+
+TEST(a_stream_writes_the_same_statistics)
+{
+    write_text("ids.txt", "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20");
+    T_OK(run(with_model("analyze %s -q --tokens ids.txt --context 8 -o held.h5", TINY))->code == 0);
+    T_OK(run("report held.h5 -o held")->code == 0);
+    T_OK(run(with_model("analyze %s -q --tokens ids.txt --context 8 --stream -o held.h5",
+                        TINY))->code == 0);
+    T_OK(run("report held.h5 -o stream")->code == 0);
+    T_OK(same("held/logits-heads.png", "stream/logits-heads.png"));
+    T_OK(same("held/hidden-channels.png", "stream/hidden-channels.png"));
+    T_OK(fails(run("generate a --prompt x --stream"), 2, "--stream", "generate"));
+}
+
 TEST(no_record_gives_the_same_perplexity)
 {
     write_text("ids.txt", "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20");
