@@ -5,6 +5,9 @@
 
 #include <stdint.h>
 #include <string.h>
+#ifdef __F16C__   // in *_isa.c: the processor's own conversion of one number
+#include <immintrin.h>
+#endif
 
 static inline uint32_t f32_bits(float x)
 {
@@ -43,6 +46,10 @@ static inline float f16_to_f32(uint16_t h)
 {
     uint32_t sign = (uint32_t)(h & 0x8000) << 16;
     uint32_t exponent = (h >> 10) & 31, fraction = h & 0x3ff;
+#ifdef __F16C__
+    if (exponent != 31)
+        return _cvtsh_ss(h);
+#endif
     if (exponent == 31)
         return f32_from_bits(sign | 0x7f800000u | fraction << 13);
     if (exponent)
@@ -57,6 +64,9 @@ static inline uint16_t f16_from_f32(float x)
     u &= 0x7fffffffu;
     if (u > 0x7f800000u)
         return (uint16_t)(sign | 0x7e00);
+#ifdef __F16C__
+    return _cvtss_sh(x, _MM_FROUND_TO_NEAREST_INT);
+#endif
     if (u >= 0x477ff000u)  // 65520 and up round to infinity
         return (uint16_t)(sign | 0x7c00);
     if (u < 0x38800000u) {  // below 2^-14: count in units of 2^-24

@@ -24,15 +24,17 @@ bool method_encode_rows(const RtnCodes *out, Matrix *m)
     RoundGroups        r = {.w = m->w, .n = n, .scheme = s, .codes = out->codes,
                             .scales = out->scales, .zeros = out->zeros, .sums = &sums};
     CHECK(s->method == METHOD_RTN || s->method == METHOD_CLIP);
-    if (groups * n != m->n * m->k || isa->first_bad(m->w, n, groups, s) < groups)
+    if (groups * n != m->n * m->k)
         return false;
     if (s->method == METHOD_CLIP) {
-        clip_encode_rows(out, m);
-        return true;
+        bool good = isa->first_bad(m->w, n, groups, s) == groups;
+        if (good)
+            clip_encode_rows(out, m);
+        return good;
     }
-    isa->round(&r, groups);
+    bool good = isa->round(&r, groups) == groups;
     m->error = rounding_total(&sums);
-    return true;
+    return good;
 }
 
 Status method_encode(const RtnCodes *out, Matrix *m, Arena *scratch)

@@ -68,12 +68,31 @@ ALWAYS bool range_of(float *min, float *max, const float *w, int64_t n)
     return ivec_top(top) < 0x7f800000;
 }
 
+/* Of weights from min <= 0 to max >= 0; the scale is infinite where it cannot be stored. */
+ALWAYS RtnGrid grid_of(float min, float max, const Scheme *s)
+{
+    RtnGrid g = rtn_grid(1, 0, s);
+    float   lo = g.lo, hi = g.hi;
+    g.lo = s->asym ? lo : -hi;
+    if (min == 0 && max == 0)
+        return g;
+    /* In double: max - min may not fit a float. */
+    double most = -min > max ? -min : max;
+    double scale = s->asym ? ((double)max - min) / (hi - lo) : most / hi;
+    g.scale = rtn_stored_scale((float)scale, s->scale);
+    if (s->asym) {
+        double zero = rint(lo - min / (double)g.scale);
+        g.zero = (float)(zero < lo ? lo : zero > hi ? hi : zero);
+    }
+    return g;
+}
+
 ALWAYS bool fit_group(RtnGrid *g, const float *w, int64_t n, const Scheme *s)
 {
     float min, max;
     if (!range_of(&min, &max, w, n))
         return false;
-    *g = rtn_grid_of(min, max, s);
+    *g = grid_of(min, max, s);
     return isfinite(g->scale);
 }
 
@@ -138,17 +157,19 @@ ALWAYS void round_group(const RoundGroups *r, int64_t group, RtnGrid g)
     }
 }
 
-static void round_groups(const RoundGroups *r, int64_t groups)
+static int64_t round_groups(const RoundGroups *r, int64_t groups)
 {
     for (int64_t i = 0; i < groups; i++) {
         RtnGrid g;
-        CHECK(fit_group(&g, r->w + i * r->n, r->n, r->scheme));
+        if (!fit_group(&g, r->w + i * r->n, r->n, r->scheme))
+            return i;
         round_group(r, i, g);
         if (r->scales)
             r->scales[i] = g.scale;
         if (r->zeros)
             r->zeros[i] = (int8_t)g.zero;
     }
+    return groups;
 }
 
 static void onto(const RoundGroups *r, RtnGrid g)

@@ -24,8 +24,8 @@ typedef struct {
     bool (*fit)(RtnGrid *g, const float *w, int64_t n, const Scheme *s);
     /* The first of `groups` that cannot be fitted; groups where all can. */
     int64_t (*first_bad)(const float *w, int64_t n, int64_t groups, const Scheme *s);
-    /* All of them can be fitted. */
-    void (*round)(const RoundGroups *r, int64_t groups);
+    /* Stops at the first that cannot be fitted; how many were rounded. */
+    int64_t (*round)(const RoundGroups *r, int64_t groups);
     /* One group onto a grid that is given; scales and zeros are not written. */
     void (*onto)(const RoundGroups *r, RtnGrid g);
 } RoundingIsa;

@@ -6,7 +6,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels/half.h"
 #include "kernels/size.h"
 #include "quant/methods/rounding_parts.h"
 
@@ -20,48 +19,6 @@ int64_t rtn_groups(const Scheme *s, int64_t K)
 int64_t rtn_group_size(const Scheme *s, int64_t K)
 {
     return s->group ? s->group : K;
-}
-
-float rtn_stored_scale(float scale, Dtype d)
-{
-    switch (d) {
-    case DTYPE_F16:
-        return f16_to_f32((uint16_t)i64_max(f16_from_f32(scale), 1));
-    case DTYPE_BF16:
-        return bf16_to_f32((uint16_t)i64_max(bf16_from_f32(scale), 1));
-    default:
-        CHECK(d == DTYPE_F32);
-        return scale > 0 ? scale : f32_from_bits(1);
-    }
-}
-
-/* Smallest code, as stored; the largest is -1 - code_min. */
-static int code_min(const Scheme *s)
-{
-    return -(1 << (s->bits - 1));
-}
-
-RtnGrid rtn_grid(float scale, int zero, const Scheme *s)
-{
-    float lo = (float)code_min(s);
-    return (RtnGrid){.scale = scale, .zero = (float)zero, .lo = lo, .hi = -1 - lo};
-}
-
-RtnGrid rtn_grid_of(float min, float max, const Scheme *s)
-{
-    float   lo = (float)code_min(s), hi = -1 - lo;
-    RtnGrid g = {.scale = 1, .lo = s->asym ? lo : -hi, .hi = hi};
-    if (min == 0 && max == 0)
-        return g;
-    /* In double: max - min may not fit a float. */
-    double most = -min > max ? -min : max;
-    double scale = s->asym ? ((double)max - min) / (hi - lo) : most / hi;
-    g.scale = rtn_stored_scale((float)scale, s->scale);
-    if (s->asym) {
-        double zero = rint(lo - min / (double)g.scale);
-        g.zero = (float)(zero < lo ? lo : zero > hi ? hi : zero);
-    }
-    return g;
 }
 
 bool rtn_fit(RtnGrid *g, const float *w, int64_t n, const Scheme *s)
@@ -130,7 +87,7 @@ static void round_all(const RtnCodes *out, float *back, const float *w, int64_t 
                          .scales = out->scales ? out->scales + first : NULL,
                          .zeros = out->zeros ? out->zeros + first : NULL,
                          .back = back ? back + first * n : NULL, .sums = e ? &sums[b] : NULL};
-        isa->round(&r, end - first);
+        CHECK(isa->round(&r, end - first) == end - first);
     }
     for (int b = 0; e && b < BLOCKS; b++) {
         RoundError part = rounding_total(&sums[b]);

@@ -13,6 +13,8 @@
 #ifndef DQ_RTN_H
 #define DQ_RTN_H
 
+#include "kernels/half.h"
+#include "kernels/size.h"
 #include "quant/plan.h"
 
 /* Groups of a row of K weights, and weights of a group. */
@@ -48,15 +50,28 @@ typedef struct {
 } RtnGrid;
 
 /* Every code of scheme.bits, -2^(b-1) too. */
-RtnGrid rtn_grid(float scale, int zero, const Scheme *s);
+static inline RtnGrid rtn_grid(float scale, int zero, const Scheme *s)
+{
+    float lo = (float)-(1 << (s->bits - 1));
+    return (RtnGrid){.scale = scale, .zero = (float)zero, .lo = lo, .hi = -1 - lo};
+}
+
 /* The grid of the definition above. False if w holds a NaN or Inf, or the scale
  * cannot be stored. */
 bool rtn_fit(RtnGrid *g, const float *w, int64_t n, const Scheme *s);
-/* The grid for weights from min <= 0 to max >= 0; its scale is infinite where it cannot be
- * stored. */
-RtnGrid rtn_grid_of(float min, float max, const Scheme *s);
 /* What a loader will read back; never 0, infinite if the dtype is too narrow. */
-float rtn_stored_scale(float scale, Dtype d);
+static inline float rtn_stored_scale(float scale, Dtype d)
+{
+    switch (d) {
+    case DTYPE_F16:
+        return f16_to_f32((uint16_t)i64_max(f16_from_f32(scale), 1));
+    case DTYPE_BF16:
+        return bf16_to_f32((uint16_t)i64_max(bf16_from_f32(scale), 1));
+    default:
+        CHECK(d == DTYPE_F32);
+        return scale > 0 ? scale : f32_from_bits(1);
+    }
+}
 /* The errors of rtn_encode: OK means that rtn_fit holds for every group. */
 MUST_USE Status rtn_check(const char *name, const float *w, int64_t N, int64_t K,
                           const Scheme *s);
