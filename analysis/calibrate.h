@@ -16,6 +16,7 @@
 /* What linear layers with this input see: sums over all rows x [K]. */
 typedef struct {
     int64_t k, n_rows;
+    Dtype   dtype;      // of the products in gram (op_gram)
     double *gram;       // [K,K] sum of x_i x_j, both halves; NULL: not asked for
     double *sum_abs;    // [K] sum of |x_i|
     double *sum2;       // [K] sum of x_i^2
@@ -50,8 +51,8 @@ MUST_USE Status calibration_restart(Calibration *c);
  * tap needs: TAP_QKV_IN no matrix at all, TAP_O_IN q, k and v, ...) up to that input
  * and gathers it. Nothing of it is kept: weights may change, and the next run begins where
  * this one did. out's arrays are taken from a. Sums do not depend on the number of
- * threads; the products of the gram are op_gram's. ERR_RANGE where an input is NaN or
- * infinite, or, with a gram, beyond 2^58. */
+ * threads; the products of the gram are op_gram's, of the model's dtype. ERR_RANGE where an
+ * input is NaN or infinite, or, with a gram, beyond 2^58. */
 MUST_USE Status calibration_inputs(InputStats *out, Arena *a, Calibration *c, int64_t layer,
                                    Tap tap, bool with_gram);
 /* Matrices before the tap are as they will be: the layer is run up to there, and what follows

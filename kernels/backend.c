@@ -332,10 +332,12 @@ Status op_product(Backend *be, const MatrixProduct *p)
     return p->m && p->n ? be->ops->product(be, p) : OK;
 }
 
-Status op_gram(Backend *be, double *gram, const Tensor *x)
+Status op_gram(Backend *be, double *gram, const Tensor *x, Dtype dtype)
 {
     TRY(backend_check_2d("gram", "x", x, -1, -1));
-    return x->shape[0] && x->shape[1] ? be->ops->gram(be, gram, x) : OK;
+    if (dtype != DTYPE_F32 && dtype != DTYPE_BF16)
+        FAIL(ERR_UNSUPPORTED, "gram: products in %s, expected F32 or BF16", dtype_name(dtype));
+    return x->shape[0] && x->shape[1] ? be->ops->gram(be, gram, x, dtype) : OK;
 }
 
 Status op_embed(Backend *be, Tensor *y, const Tensor *table, const int32_t *ids)

@@ -177,7 +177,7 @@ typedef struct {
                                                // NULL: all rows are read, for linear_pack
     Status (*linear_codes)(Backend *, Linear *, const Codes *, const float *bias);
     Status (*product)(Backend *, const MatrixProduct *);
-    Status (*gram)(Backend *, double *gram, const Tensor *x);
+    Status (*gram)(Backend *, double *gram, const Tensor *x, Dtype);
     Status (*linear)(Backend *, Tensor *y, const Tensor *x, const Linear *w);
     Status (*linears)(Backend *, const LinearOut *outs, int n, const Tensor *x);
                                                // NULL: one after another
@@ -289,9 +289,10 @@ MUST_USE Status op_linear_codes(Backend *be, Linear *out, const Codes *c, const 
 MUST_USE Status op_product(Backend *be, const MatrixProduct *p);
 /* On and right of the diagonal, gram [K,K] += x^T x for x [T,K]; gram is host memory, and
  * what is left of the diagonal ends up as anything. Sums over parts of at most GRAM_PART rows
- * are f32, parts are added in double. */
+ * are f32, parts are added in double. dtype BF16 allows to round x to bf16 first, as linear
+ * layers of that dtype do: a CPU does so, a GPU need not. */
 enum { GRAM_PART = 512 };
-MUST_USE Status op_gram(Backend *be, double *gram, const Tensor *x);
+MUST_USE Status op_gram(Backend *be, double *gram, const Tensor *x, Dtype dtype);
 /* y [T,N] = x [T,K] W^T + bias. T == 1 (a step of generation) goes another way
  * than a batch and may differ from it in the last bit; op_score alike. */
 MUST_USE Status op_linear(Backend *be, Tensor *y, const Tensor *x, const Linear *w);

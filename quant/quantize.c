@@ -138,7 +138,7 @@ static Status begin(Run *r)
     if (r->without_inputs)
         textbuf_add(&r->notes, "Matrices inside of Mamba layers (x_proj, dt_proj) get the "
                     "range of least error (clip), not GPTQ: their inputs are not gathered.\n");
-    TRY(layers_model(&r->model, r->a, o->backend, &r->layers, DTYPE_F32));
+    TRY(layers_model(&r->model, r->a, o->backend, &r->layers, o->products));
     return calibration_start(r, false);
 }
 
@@ -169,6 +169,8 @@ static const char *settings_line(Run *r)
         textbuf_printf(&b, " %s", scheme_text(&r->plan.at[i].scheme, scheme));
     textbuf_printf(&b, " rotate %d seed %llu awq %d smooth %g damp %g wide %d", o->rotate,
                    (unsigned long long)o->seed, o->awq, o->smooth, o->damp, o->wide6);
+    if (o->products != DTYPE_F32)
+        textbuf_printf(&b, " products %s", dtype_name(o->products));
     if (o->text)
         textbuf_printf(&b, " text %s %lld windows %lld tokens %016llx", o->text_name,
                        (long long)o->text->n, (long long)o->text->start[o->text->n],

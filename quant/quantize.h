@@ -35,6 +35,7 @@ typedef struct {
     double            damp;         // of GPTQ; 0: 0.01
     Dtype             dtype;        // of floats and scales; N_DTYPES: that of most of the
                                     //   checkpoint, but F32 vectors stay F32
+    Dtype             products;     // F32, or BF16: of the passes over the text
     bool              wide6;        // 6-bit codes in 8-bit packing
     bool              resume, overwrite, requantize;
     const Sequences  *text;         // to calibrate on, NULL: none

@@ -235,6 +235,7 @@ Status calibration_inputs(InputStats *out, Arena *a, Calibration *c, int64_t lay
 {
     CHECK(tap != TAP_HIDDEN && tap >= c->reached);
     TRY(input_stats_init(out, a, tap_channels(&c->model->config, tap, layer), with_gram));
+    out->dtype = c->model->dtype;
     TRY(run_layer(c, layer, tap, out));
     input_stats_close(out);
     return OK;

@@ -21,7 +21,7 @@ enum {
 
 Status input_stats_init(InputStats *s, Arena *a, int64_t K, bool with_gram)
 {
-    *s = (InputStats){.k = K};
+    *s = (InputStats){.k = K, .dtype = DTYPE_F32};
     ARENA_NEW(s->sum_abs, a, K);
     ARENA_NEW(s->sum2, a, K);
     ARENA_NEW(s->absmax, a, K);
@@ -102,7 +102,7 @@ static Status add_rows(InputStats *s, Arena *scratch, Backend *be, const Tensor 
         TRY(add_sums(s, be, rows + t * s->k, n, where));
         s->n_rows = before + t + n;
     }
-    return s->gram ? op_gram(be, s->gram, x) : OK;
+    return s->gram ? op_gram(be, s->gram, x, s->dtype) : OK;
 }
 
 Status input_stats_add(InputStats *s, Arena *scratch, Backend *be, const Tensor *x,

@@ -161,7 +161,7 @@ Status cpu_pack_bias(Backend *be, Linear *out, const float *bias);
 Status cpu_linear(Backend *be, Tensor *y, const Tensor *x, const Linear *w);
 Status cpu_linears(Backend *be, const LinearOut *outs, int n, const Tensor *x);
 Status cpu_product(Backend *be, const MatrixProduct *p);
-Status cpu_gram(Backend *be, double *gram, const Tensor *x);
+Status cpu_gram(Backend *be, double *gram, const Tensor *x, Dtype dtype);
 Status cpu_embed(Backend *be, Tensor *y, const Tensor *table, const int32_t *ids);
 Status cpu_norm(Backend *be, Tensor *y, const Tensor *x, int64_t heads, const Norm *n);
 Status cpu_rope(Backend *be, Tensor *x, int64_t heads, const Tensor *cs, const Tensor *sn,

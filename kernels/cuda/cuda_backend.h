@@ -110,7 +110,7 @@ MUST_USE Status cuda_launched(const char *kernel);
 Status cuda_linear_pack(Backend *be, Linear *out, const float *w, const float *bias);
 Status cuda_linear_codes(Backend *be, Linear *out, const Codes *c, const float *bias);
 Status cuda_product(Backend *be, const MatrixProduct *p);
-Status cuda_gram(Backend *be, double *gram, const Tensor *x);
+Status cuda_gram(Backend *be, double *gram, const Tensor *x, Dtype dtype);
 Status cuda_linear(Backend *be, Tensor *y, const Tensor *x, const Linear *w);
 Status cuda_embed(Backend *be, Tensor *y, const Tensor *table, const int32_t *ids);
 Status cuda_rope(Backend *be, Tensor *x, int64_t heads, const Tensor *cs, const Tensor *sn,

@@ -143,7 +143,8 @@ static Status set_options(Job *j, Session *se)
         .gguf_type = s->gguf_type, .target_bits = s->target_bits, .target_bytes = s->size,
         .rotate = s->rotate,
         .awq = s->awq, .smooth = s->smooth, .seed = (uint64_t)s->seed, .damp = s->damp,
-        .dtype = session_floats(se), .wide6 = s->wide6, .resume = s->resume, .overwrite = s->force,
+        .products = session_dtype(se), .dtype = session_floats(se), .wide6 = s->wide6,
+        .resume = s->resume, .overwrite = s->force,
         .requantize = s->requantize, .progress = &se->progress,
     };
     TRY(check_together(o, s));

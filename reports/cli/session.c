@@ -145,7 +145,7 @@ static Status load(Loaded *l, Session *se, const char *path, const char *spec,
     TRY(session_backend(&l->backend, se));
     TRY(plan_init(&l->plan, &l->arena, spec));
     ModelOptions options = {
-        .dtype = s->dtype && strcmp(s->dtype, "bf16") == 0 ? DTYPE_BF16 : DTYPE_F32,
+        .dtype = session_dtype(se),
         .edit = strcmp(l->plan.spec, "fp") == 0 ? NULL : plan_edit,
         .edit_context = &l->plan,
         .stream = s->stream,
@@ -193,6 +193,11 @@ void loaded_close(Loaded *l)
     backend_close(&l->backend);
     arena_close(&l->arena);
     *l = (Loaded){0};
+}
+
+Dtype session_dtype(const Session *se)
+{
+    return se->s.dtype && strcmp(se->s.dtype, "bf16") == 0 ? DTYPE_BF16 : DTYPE_F32;
 }
 
 Dtype session_floats(const Session *se)

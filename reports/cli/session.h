@@ -65,6 +65,8 @@ void            loaded_close(Loaded *l);
 
 /* --floats; N_DTYPES where it was not given. */
 Dtype           session_floats(const Session *se);
+/* --dtype: of products. */
+Dtype           session_dtype(const Session *se);
 
 /* The windows of --text or --tokens; the example text where neither is given.
  * They live in the model's arena; *name, the files' names, in the session's. */

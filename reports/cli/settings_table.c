@@ -179,7 +179,7 @@ const OptionRow settings_options[] = {
     {"device-memory", 0, RUN | VERB_QUANTIZE, OPT_SIZE, AT(device_memory), "SIZE", 0, 0,
      "most of a GPU's memory to use, as 8G; weights that find no room come from the host's as\n"
      "they are needed (default: all that is free)"},
-    {"dtype", 0, RUN, OPT_CHOICE, AT(dtype), "f32|bf16", 0, 0,
+    {"dtype", 0, RUN | VERB_QUANTIZE, OPT_CHOICE, AT(dtype), "f32|bf16", 0, 0,
      "numbers in products (default f32, exact; bf16 is faster on GPUs, and CPUs that have it)"},
     {"tf32", 0, RUN | VERB_QUANTIZE, OPT_FLAG, AT(tf32), NULL, 0, 0,
      "let a GPU round what --dtype f32 multiplies to TF32, 11 bits: faster, not exact"},

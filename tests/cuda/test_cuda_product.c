@@ -113,7 +113,7 @@ TEST(gram_agrees_with_double)
         double *got = arena_raw(&c.arena, c.K * c.K, sizeof *got);
         memcpy(got, c.start, (size_t)(c.K * c.K) * sizeof *got);
         T_STATUS_OK(ref_cuda_exact(&be, &x, c.x.data, c.T, c.K));
-        T_STATUS_OK(op_gram(&be, got, &x));
+        T_STATUS_OK(op_gram(&be, got, &x, DTYPE_F32));
         if (!ref_gram_agrees(&c, got))
             check_fail(__FILE__, __LINE__, "size %d", i);
         backend_rewind(&be, mark);

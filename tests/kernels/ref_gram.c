@@ -4,6 +4,7 @@
 #include <float.h>
 #include <math.h>
 
+#include "kernels/half.h"
 #include "tests/check.h"
 #include "tests/kernels/ref_ops.h"
 
@@ -19,6 +20,13 @@ void ref_gram_open(RefGram *c, int64_t T, int64_t K, uint64_t seed)
     c->start = arena_alloc(&c->arena, K * K, sizeof *c->start);
     for (int64_t i = 0; i < K * K; i++)
         c->start[i] = (double)check_normal(&seed);
+}
+
+void ref_gram_round(RefGram *c)
+{
+    float *x = c->x.data;
+    for (int64_t i = 0; i < c->T * c->K; i++)
+        x[i] = bf16_round(x[i]);
 }
 
 /* sum x_i x_j in double, and *plain as a float loop has it. */

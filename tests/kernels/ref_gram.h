@@ -13,6 +13,8 @@ typedef struct {
 
 /* Close the arena when done. */
 void ref_gram_open(RefGram *c, int64_t T, int64_t K, uint64_t seed);
+/* x becomes what bf16 holds of it: to be done after op_gram and before ref_gram_agrees. */
+void ref_gram_round(RefGram *c);
 /* Is `got` what op_gram shall make of `start`, on and right of the diagonal? Of a large one,
  * some of its numbers are looked at. Each within twice what a plain float loop over parts of
  * GRAM_PART rows loses, taken over all that are looked at, as a share of sqrt(G_ii G_jj). */

@@ -15,7 +15,7 @@ static const struct {
 enum { N_SIZES = sizeof SIZES / sizeof *SIZES };
 
 /* *got = start + x^T x, with room for one more number behind it that has to stay. */
-static Status add(double **got, RefGram *c, int n_threads)
+static Status add(double **got, RefGram *c, int n_threads, Dtype dtype)
 {
     size_t  n = (size_t)(c->K * c->K);
     Backend be;
@@ -23,7 +23,7 @@ static Status add(double **got, RefGram *c, int n_threads)
     memcpy(*got, c->start, n * sizeof **got);
     (*got)[n] = 1234;
     TRY(backend_open(&be, "cpu", n_threads));
-    Status s = op_gram(&be, *got, &c->x);
+    Status s = op_gram(&be, *got, &c->x, dtype);
     backend_close(&be);
     return s == OK && (*got)[n] != 1234 ? STATUS(ERR_RANGE, "written behind the gram") : s;
 }
@@ -32,13 +32,18 @@ TEST(gram_agrees_with_double)
 {
     REF_EACH_ISA(isa)
     {
-        for (int i = 0; i < N_SIZES; i++) {
+        for (int i = 0; i < 2 * N_SIZES; i++) {
+            int64_t T = SIZES[i % N_SIZES].T, K = SIZES[i % N_SIZES].K;
+            Dtype   dtype = i < N_SIZES ? DTYPE_F32 : DTYPE_BF16;
             RefGram c;
             double *got;
-            ref_gram_open(&c, SIZES[i].T, SIZES[i].K, 1 + (uint64_t)i);
-            T_STATUS_OK(add(&got, &c, 2));
+            ref_gram_open(&c, T, K, 1 + (uint64_t)i);
+            T_STATUS_OK(add(&got, &c, 2, dtype));
+            if (dtype == DTYPE_BF16)
+                ref_gram_round(&c);
             if (!ref_gram_agrees(&c, got))
-                check_fail(__FILE__, __LINE__, "%s, size %d", cpu_isa_name(isa), i);
+                check_fail(__FILE__, __LINE__, "%s, size %d of %s", cpu_isa_name(isa),
+                           i % N_SIZES, dtype_name(dtype));
             arena_close(&c.arena);
         }
     }
@@ -46,13 +51,14 @@ TEST(gram_agrees_with_double)
 
 TEST(gram_bits_do_not_depend_on_threads)
 {
-    for (int i = 0; i < N_SIZES; i++) {
+    for (int i = 0; i < 2 * N_SIZES; i++) {
+        Dtype   dtype = i < N_SIZES ? DTYPE_F32 : DTYPE_BF16;
         RefGram c;
         double *one, *many;
-        ref_gram_open(&c, SIZES[i].T, SIZES[i].K, 3);
-        T_STATUS_OK(add(&one, &c, 1));
+        ref_gram_open(&c, SIZES[i % N_SIZES].T, SIZES[i % N_SIZES].K, 3);
+        T_STATUS_OK(add(&one, &c, 1, dtype));
         for (int threads = 2; threads <= 3; threads++) {
-            T_STATUS_OK(add(&many, &c, threads));
+            T_STATUS_OK(add(&many, &c, threads, dtype));
             for (int64_t k = 0; k < c.K * c.K; k++)
                 T_OK(k / c.K > k % c.K || one[k] == many[k]);
         }
@@ -70,7 +76,7 @@ TEST(gram_is_one_chain_a_part)
         double *got;
         ref_gram_open(&c, T, K, 11);
         const float *x = c.x.data;
-        T_STATUS_OK(add(&got, &c, 2));
+        T_STATUS_OK(add(&got, &c, 2, DTYPE_F32));
         for (int i = 0; i < K; i++)
             for (int j = i; j < K; j++) {
                 double want = c.start[i * K + j];
@@ -90,22 +96,24 @@ TEST(gram_is_one_chain_a_part)
 
 TEST(gram_passes_nan_and_infinity)
 {
-    enum { T = 600, K = 100 };
+    enum { T = 599, K = 100 };
     REF_EACH_ISA(isa)
     {
-        RefGram c;
-        double *got;
-        ref_gram_open(&c, T, K, 4);
-        ((float *)c.x.data)[599 * K + 99] = NAN;
-        ((float *)c.x.data)[3 * K + 50] = INFINITY;
-        T_STATUS_OK(add(&got, &c, 2));
-        for (int i = 0; i < K; i++)
-            for (int j = i; j < K; j++) {
-                double v = got[i * K + j];
-                bool   by_zero = (i == 5 && j == 50) || j == 99;   // 0 times infinity
-                T_OK(by_zero ? isnan(v) : i == 50 || j == 50 ? isinf(v) : isfinite(v));
-            }
-        arena_close(&c.arena);
+        for (int bf16 = 0; bf16 < 2; bf16++) {
+            RefGram c;
+            double *got;
+            ref_gram_open(&c, T, K, 4);
+            ((float *)c.x.data)[598 * K + 99] = NAN;
+            ((float *)c.x.data)[3 * K + 50] = INFINITY;
+            T_STATUS_OK(add(&got, &c, 2, bf16 ? DTYPE_BF16 : DTYPE_F32));
+            for (int i = 0; i < K; i++)
+                for (int j = i; j < K; j++) {
+                    double v = got[i * K + j];
+                    bool   by_zero = (i == 5 && j == 50) || j == 99;   // 0 times infinity
+                    T_OK(by_zero ? isnan(v) : i == 50 || j == 50 ? isinf(v) : isfinite(v));
+                }
+            arena_close(&c.arena);
+        }
     }
 }
 
@@ -116,7 +124,9 @@ TEST(gram_checks_its_input)
     float   x[4] = {0};
     T_STATUS_OK(backend_open(&be, "cpu", 1));
     Tensor t = tensor_1d(DTYPE_F32, x, 4);
-    T_FAILS(op_gram(&be, gram, &t), ERR_SHAPE, "gram: x");
+    T_FAILS(op_gram(&be, gram, &t, DTYPE_F32), ERR_SHAPE, "gram: x");
+    t = tensor_2d(DTYPE_F32, x, 2, 2);
+    T_FAILS(op_gram(&be, gram, &t, DTYPE_F16), ERR_UNSUPPORTED, "products in F16");
     backend_close(&be);
 }
 
