@@ -35,7 +35,8 @@ MUST_USE Status forward_open(Pass *p);
 /* p->x = the input of the first layer. */
 MUST_USE Status forward_embed(Pass *p, const int32_t *ids);
 /* p->x, the input of the layer, becomes its output where tap is TAP_HIDDEN. Else the
- * layer is run up to that tap, and no weights of what follows are looked at. *at: what passes the tap, until the pass goes on. */
+ * layer is run up to that tap, and no weights of what follows are looked at.
+ * *at: what passes the tap, until the pass goes on. */
 MUST_USE Status forward_layer(Pass *p, int64_t layer, Tap tap, const Tensor **at);
 /* The same from a tap on: p->x is as it was when the layer was run that far. What passed it is
  * to be in forward_passed, where `from` is TAP_O_IN or TAP_DOWN_IN; after TAP_MLP_IN, which
