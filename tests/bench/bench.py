@@ -48,6 +48,9 @@ def arguments():
     options = p.parse_args()
     if not options.build and not options.note:
         p.error("a folder with diffquant and bounds, or --note")
+    for program in ["diffquant", "bounds"] if not options.note else []:
+        if not (pathlib.Path(options.build) / program).exists():
+            p.error(f"{options.build}: no {program}; cmake --build {options.build} builds it")
     options.runs = options.runs or (1 if options.tiny else 3 if options.quick else 5)
     brief = options.quick or options.tiny
     options.only = options.only or [n for n in PARTS if not (brief and n in MINUTES)]

@@ -44,10 +44,9 @@ def round_to(b, name, kind, options, f16, goal):
 
 def gptq(b):
     """GPTQ of 4 bits in groups of 64 on the same windows, against GPTQModel (gptq_peer.py)."""
-    windows = 2 if b.tiny else b.gptq_windows
-    context = max(b.contexts) if b.tiny else 512
-    text = b.text(2200 * windows)   # bytes: windows of 512 tokens, and little after them
-    model, out, peer = b.model("llama135"), b.work / "gptq", b.work / "gptq-peer"
+    windows, context = (2, 64) if b.tiny else (b.gptq_windows, 512)
+    model, text, out, peer = b.model("llama135"), windows_text(b, windows), b.work / "gptq", \
+        b.work / "gptq-peer"
 
     def ours():
         return windows * context / b.seconds(gptq_command(b, model, text, windows, context, out))
@@ -57,24 +56,36 @@ def gptq(b):
     rates, *other = b.in_turn(ours, *[theirs for _ in [0] if b.gptq])
     b.row(f"gptq llama135, {windows} x {context}", rates, "tok/s",
           *([over(rates, other[0]), "GPTQModel"] if other else []), at_least=5)
-    if b.gptq:   # random weights have nothing to lose: accuracy is of the trained pair
-        base, left = ROOT / "tests/pair/base", b.work / "text-check"
-        left.write_bytes((ROOT / "tests/pair/heldout.txt").read_bytes()[-60000:])
-        b.output(gptq_command(b, base, text, windows, context, out))
-        peer_seconds(b, base, text, windows, context, peer)
-        a, c = [json.loads(b.diffquant("eval", f, "--text", left, "--logit-bits", 16, "--json"))
-                ["accuracy"][0]["perplexity"] for f in [out, peer]]
-        b.row("gptq pair/base, perplexity", [a], "", [a / c], "GPTQModel's", at_most=1)
+    if b.gptq:
+        accuracy(b, min(windows, 96), context)
+
+
+def accuracy(b, windows, context):
+    """Of the trained pair's baseline, since random weights have none to lose."""
+    base, text, left = ROOT / "tests/pair/base", windows_text(b, windows), b.work / "text-left"
+    ours, theirs = b.work / "gptq-base", b.work / "gptq-base-peer"
+    left.write_text((ROOT / "tests/pair/heldout.txt").read_text()[-60000:])
+    b.output(gptq_command(b, base, text, windows, context, ours))
+    peer_seconds(b, base, text, windows, context, theirs)
+    a, c = [json.loads(b.diffquant("eval", folder, "--text", left, "--logit-bits", 16, "--json"))
+            ["accuracy"][0]["perplexity"] for folder in [ours, theirs]]
+    b.row("gptq pair/base, perplexity", [a], "", [a / c], "GPTQModel's", at_most=1)
+
+
+def windows_text(b, windows):
+    """Windows of 512 tokens and little more: what follows them would be scored."""
+    return b.text(1950 * windows)
 
 
 def gptq_command(b, model, text, windows, context, out):
     return b.command("quantize", model, "--method", "gptq", "--bits", 4, "--group", 64, "--text",
-                     text, "--windows", windows, "--context", context, "-f", "-o", out)
+                     text, "--windows", windows, "--context", context, "--dtype", "bf16", "-f",
+                     "-o", out)
 
 
 def peer_seconds(b, *arguments):
-    """Of the program, but for its imports."""
-    out = b.output([b.gptq, HERE / "gptq_peer.py", *arguments, b.threads])
+    """Of the program, but for its imports. It leaves logs where it runs."""
+    out = b.output([b.gptq, HERE / "gptq_peer.py", *arguments, b.threads], cwd=b.work)
     return json.loads(out.splitlines()[-1])["seconds"]
 
 

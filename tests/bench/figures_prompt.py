@@ -91,22 +91,27 @@ def memory(b):
     """Most memory over the context, and against what inspect says of it beforehand."""
     first = 128 if b.tiny else 1024 if b.quick else 8192
     contexts = [first << i for i in range(4)]
-    found, model = [], b.model("llama16")
-    for context in contexts:
-        said = json.loads(b.output([b.build / "diffquant", "inspect", model, "--context", context,
-                                    "--json"]))["memory"]["bf16"]
-        stated = (said["weights"] + max(said["loading"], said["activations"] + said["records"])
-                  ) / 2**20
-        whole, own = b.peak(b.analyze(model, context, context, "--dtype", "bf16"))
-        found.append(own)
-        b.row(f"memory llama16 bf16 {context}", [whole], "MiB", [whole / stated],
-              "inspect's estimate")
-        b.row(f"memory llama16 bf16 {context}, own", [own], "MiB",
-              [max(own / stated, stated / own)], "inspect's, either", at_most=1.1)
+    found = [peak(b, "llama16", context, context) for context in contexts]
     grown = [(high - low) / (longer - shorter) * 1024 for low, high, shorter, longer
              in zip(found, found[1:], contexts, contexts[1:])]
-    b.row("memory llama16 bf16 a token", [grown[-1]], "KiB", [grown[-1] / grown[0]],
+    b.row("memory llama16 a token", [grown[-1]], "KiB", [grown[-1] / grown[0]],
           "that of 1/4 of it", at_most=1.1)
+    for stream in [[], ["--stream"]]:
+        peak(b, "llama135", b.contexts[0], 8 * b.contexts[0], *stream)
+
+
+def peak(b, name, context, n, *stream):
+    """MiB of a run in bf16 that no file backs: those that inspect tells of."""
+    model, row = b.model(name), " ".join(["memory", name, str(context), *stream])
+    said = json.loads(b.diffquant("inspect", model, "--context", context, "--max-tokens", n,
+                                  "--json"))["memory"]
+    stated = (said["bf16_stream" if stream else "bf16"]["peak"] +
+              n * said["bytes_per_token"]) / 2**20
+    whole, own = b.peak(b.analyze(model, context, n, "--dtype", "bf16", *stream))
+    b.row(row, [whole], "MiB", [whole / stated], "inspect's estimate")
+    b.row(row + ", own", [own], "MiB", [max(own / stated, stated / own)], "inspect's, either",
+          at_most=1.1)
+    return own
 
 
 def threads(b):

@@ -47,8 +47,8 @@ class Bench:
     def __init__(self, options):
         self.build = pathlib.Path(options.build).resolve()
         self.llama = options.llama and pathlib.Path(options.llama).resolve()
-        self.python, self.gptq, self.gptq_windows = \
-            options.python, options.gptq, options.gptq_windows
+        self.python, self.gptq = program(options.python), program(options.gptq)
+        self.gptq_windows = options.gptq_windows
         self.tiny, self.quick = options.tiny, options.quick or options.tiny
         self.work = pathlib.Path(options.work).resolve() / ("tiny" if self.tiny else ".")
         self.runs, self.threads = options.runs, options.threads
@@ -216,6 +216,11 @@ class Bench:
         return {"date": datetime.date.today().isoformat(), "cpu": cpu(), "threads": self.threads,
                 "runs": self.runs, "bounds": self.bounds, "versions": self.versions,
                 "figures": self.rows}
+
+
+def program(name):
+    """From any folder; a link stays one, since a virtual environment's Python is."""
+    return name and os.path.abspath(shutil.which(name) or name)
 
 
 def status(pid):
