@@ -105,6 +105,28 @@ TEST(a_resumed_run_ends_with_the_same_bytes)
     }
 }
 
+/* Layers of a run without text take less time than noting them: the next note tells of all. */
+TEST(layers_may_be_noted_together)
+{
+    Run     r;
+    Export *e;
+    size_t  bytes;
+    T_STATUS_OK(run_begin(&r, ref_path("together")));
+    T_STATUS_OK(export_open(&e, &r.a, &r.o));
+    for (int layer = -1; layer < 2; layer++)
+        T_STATUS_OK(ref_export_layer(e, &r.o, layer));
+    T_STATUS_OK(export_layer_done(e, 1, NULL, 0, NULL, 0));
+    export_close(e);
+    r.o.resume = true;
+    T_STATUS_OK(export_open(&e, &r.a, &r.o));
+    T_OK(export_layers_done(e) == 2);
+    T_OK(export_has(e, "model.layers.0.mlp.up_proj.weight"));
+    T_OK(export_has(e, "model.layers.1.mlp.up_proj.weight"));
+    T_STATUS_OK(export_commit(e, &bytes));
+    export_close(e);
+    run_end(&r);
+}
+
 TEST(a_run_with_other_settings_does_not_go_on)
 {
     Run     r;
