@@ -14,6 +14,7 @@
 #endif
 
 enum { ALIGN = 64, BLOCK_BYTES = 1 << 20, HUGE_PAGE = 2 << 20 };
+enum { SHARED_FROM = 1 << 16, SHARED_BYTES = 8 * HUGE_PAGE };  // see block_capacity
 
 struct ArenaBlock {
     ArenaBlock *below;
@@ -69,7 +70,7 @@ static void *block_memory(size_t bytes)
     size_t whole = (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
     void  *p = aligned_alloc(HUGE_PAGE, whole);
     if (p)
-        (void)madvise(p, bytes / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);  // a wish: systems without it stay right
+        (void)madvise(p, bytes / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);  // a wish: else right too
     return p;
 }
 
@@ -130,6 +131,15 @@ static ArenaBlock *new_block(Arena *a, size_t capacity)
     return b;
 }
 
+/* Matrices too small for large pages of their own share some, where blocks are kept: a step of
+ * generation reads all weights, which from pages of 4 KiB takes up to half as long again. */
+static size_t block_capacity(const Arena *a, size_t bytes)
+{
+    if (a->keep && bytes >= SHARED_FROM && !is_large(bytes))
+        return SHARED_BYTES - ALIGN;
+    return bytes > BLOCK_BYTES ? bytes : BLOCK_BYTES;
+}
+
 static ArenaBlock *push_block(Arena *a, size_t capacity)
 {
     ArenaBlock *b = new_block(a, capacity);
@@ -151,7 +161,7 @@ void *arena_raw(Arena *a, int64_t n, size_t size)
     bytes = (bytes + ALIGN) / ALIGN * ALIGN;  // one byte more: never empty
     ArenaBlock *b = a->top;
     if (!b || b->capacity - b->used < bytes)
-        b = push_block(a, bytes > BLOCK_BYTES ? bytes : BLOCK_BYTES);
+        b = push_block(a, block_capacity(a, bytes));
     if (!b)
         return NULL;
     void *p = (char *)b + ALIGN + b->used;
