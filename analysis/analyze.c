@@ -3,6 +3,7 @@
  * for whole maps. */
 #include "analysis/analyze.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "analysis/textbuf.h"
@@ -205,6 +206,32 @@ static Status add_maps(SeriesSet *set, Arena *a, Scorer *sc, Tokenizer *t,
     return run_passage(&passage, a, ids, window.n_positions);
 }
 
+/* The layers alone: no token is asked for. */
+static Status run_without_loss(Perplexity *p, Scorer *sc, Arena *a, const Windows *w)
+{
+    Sequences s = w->seq;
+    int32_t  *targets, *best;
+    float    *logprob;
+    ARENA_NEW(targets, a, w->n_tokens);
+    ARENA_NEW(best, a, w->n_tokens);
+    ARENA_NEW(logprob, a, w->n_tokens);
+    for (int64_t i = 0; i < w->n_tokens; i++)
+        targets[i] = -1;
+    s.targets = targets;
+    *p = (Perplexity){.nll = NAN, .perplexity = NAN};
+    return score_run(sc, &s, logprob, best);
+}
+
+static Status run_text(SeriesSet *set, Perplexity *p, Arena *a, Scorer *sc, const Windows *w,
+                       const AnalyzeOptions *o)
+{
+    sc->what = o->record ? "recording" : "scoring";
+    if (o->no_loss)
+        return run_without_loss(p, sc, a, w);
+    TRY(perplexity_run_windows(p, set->arena, sc, w));
+    return add_perplexity(set, p);
+}
+
 static Status run(SeriesSet *set, Perplexity *p, Arena *a, Scorer *sc, Tokenizer *t,
                   const Windows *w, const AnalyzeOptions *o)
 {
@@ -213,9 +240,7 @@ static Status run(SeriesSet *set, Perplexity *p, Arena *a, Scorer *sc, Tokenizer
         TRY(probe_init(&probe, a, sc->model, sequences_longest(&w->seq)));
         sc->probe = &probe;
     }
-    sc->what = o->record ? "recording" : "scoring";
-    TRY(perplexity_run_windows(p, set->arena, sc, w));
-    TRY(add_perplexity(set, p));
+    TRY(run_text(set, p, a, sc, w, o));
     if (o->maps_layer != MAPS_NONE)
         TRY(add_maps(set, a, sc, t, w, o));
     if (!o->record)

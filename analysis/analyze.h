@@ -10,6 +10,7 @@ enum { MAPS_NONE = -2, MAPS_LARGEST = -1 };  // for maps_layer
 
 typedef struct {
     bool             record;        // false: the same pass without a probe
+    bool             no_loss;       // leave the head and the perplexity out
     RunQuant       quant;         // {16} for none
     int64_t          batch_tokens;  // 0: SCORE_BATCH_TOKENS
     const char      *text_name;     // the text's files, kept as an attribute; or NULL
@@ -30,7 +31,8 @@ typedef struct {
 enum { ANALYZE_MAPS = 64 };
 
 /* Adds the attributes of the model and the run, the probe's figures, the maps,
- * and (the pass scores as well) attributes nll and perplexity. All that the set
+ * and (the pass scores as well, if it has to) attributes nll and perplexity; *p without a
+ * loss has no tokens and is NaN. All that the set
  * keeps lies in its own arena, as does p->window_nll: model and windows may go. t
  * may be NULL: labels of the maps are then numbers. ERR_RANGE for a layer that is
  * not there. */

@@ -31,6 +31,7 @@ static Status run(Result *r, Session *se, Loaded *l)
     LogitBits bits;
     AnalyzeOptions o = {
         .record = !se->s.no_record,
+        .no_loss = se->s.no_loss,
         .maps_layer = se->s.maps_layer >= 0 ? se->s.maps_layer : MAPS_LARGEST,
         .progress = &se->progress,
     };
@@ -57,10 +58,12 @@ static Status run(Result *r, Session *se, Loaded *l)
 
 static void print_run(const Result *r)
 {
-    char nll[32];
-    printf("\nPerplexity %s (%lld predictions). %s\n",
-           textbuf_value(nll, r->perplexity.perplexity), (long long)r->perplexity.n_tokens,
-           r->convention ? r->convention : "");
+    char text[32];
+    printf("\n");
+    if (r->perplexity.n_tokens)
+        printf("Perplexity %s (%lld predictions). %s\n",
+               textbuf_value(text, r->perplexity.perplexity),
+               (long long)r->perplexity.n_tokens, r->convention);
     printf("%lld tokens in %.2f s, %.0f tokens/s on %s.\n", (long long)r->n_tokens, r->seconds,
            (double)r->n_tokens / r->seconds, r->device);
 }

@@ -31,7 +31,7 @@ typedef struct {
     int64_t     threads, context, max_tokens, maps_layer, n_tokens;
     int64_t     windows, seed, shots, stride, samples, orders;
     double      smooth, damp, target_bits, size, device_memory;
-    bool        json, quiet, no_record, tf32, help, version;
+    bool        json, quiet, no_record, no_loss, tf32, help, version;
     bool        asym, rotate, awq, wide6, resume, force, requantize;
     bool        kl, stream;
 } Settings;

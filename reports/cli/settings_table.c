@@ -171,6 +171,9 @@ const OptionRow settings_options[] = {
      "how the heatmaps' colours follow magnitude (default: as suits each picture)"},
     {"no-record", 0, VERB_ANALYZE, OPT_FLAG, AT(no_record), NULL, 0, 0,
      "run without recording, to time it"},
+    {"no-loss", 0, VERB_ANALYZE, OPT_FLAG, AT(no_loss), NULL, 0, 0,
+     "leave the perplexity out, and with it the product with the vocabulary: a fifth less work\n"
+     "in a small model"},
     {"prompt", 0, VERB_GENERATE, OPT_TEXT, AT(prompt), "TEXT", 0, 0, "text to continue"},
     {"n-tokens", 'n', VERB_GENERATE, OPT_INT, AT(n_tokens), "N", 1, INT32_MAX,
      "tokens to add (default 64)"},
