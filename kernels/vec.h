@@ -193,19 +193,6 @@ ALWAYS Ivec ivec_max(Ivec a, Ivec b)
 #endif
 }
 
-/* Is any lane of a above x? */
-ALWAYS bool ivec_any_above(Ivec a, int32_t x)
-{
-#if DQ_ISA_avx512
-    return _mm512_cmpgt_epi32_mask((__m512i)a, _mm512_set1_epi32(x)) != 0;
-#elif DQ_ISA_avx2
-    return _mm256_movemask_epi8(_mm256_cmpgt_epi32((__m256i)a, _mm256_set1_epi32(x))) != 0;
-#else
-    Ivec more = a > ivec_all(x);
-    return (more[0] | more[1] | more[2] | more[3]) != 0;
-#endif
-}
-
 /* v, but x itself where x is NaN: bit tricks on v do not survive NaN. */
 ALWAYS Vec vec_keep_nan(Vec x, Vec v)
 {

@@ -2,8 +2,8 @@
  * out       backend.h, Attention
  * shapes    any T, S >= T, d; sequences in a batch share nothing
  * cost      the tiles' products, linear in the reach where there is one; memory
- *           linear in S: packed keys and values, a tile a thread, one Moments a row
- *           and map when recording
+ *           linear in S: packed keys and values, a tile a thread, one Moments for
+ *           RECORD_ROWS rows of a map when recording
  * sums      cpu_attention.h: no figure depends on the threads or the batch
  * NaN       stays where it can be seen (cpu_attention_tile.c)
  * test      tests/kernels/test_attention*.c, test_logit_quant.c */
@@ -76,7 +76,7 @@ static void place_scratch(AttnScratch *s, Carve *m, const AttnCall *c)
     }
     if (!c->a->record)
         return;
-    CARVE(s->lanes, m, rows);
+    CARVE(s->lanes, m, TILE_PARTS * c->n_rows);
     CARVE(s->tally.hist, m, M * HIST_BINS);
     CARVE(s->tally.column, m, M * c->longest);
 }
@@ -93,8 +93,10 @@ static void place(AttnCall *c, AttnScratch *s, int n_threads, Carve *m)
         CARVE(c->norm_weight, m, c->dv_pad);
     if (a->logit_bits < 16)
         CARVE(c->row_scale, m, rows);
-    if (a->record)
-        CARVE(c->row_moments, m, rows);
+    if (a->record) {
+        CARVE(c->moments, m, c->tile_start[B] * TILE_PARTS * c->n_blocks * c->n_rows);
+        CARVE(c->row_absmax, m, rows);
+    }
     if (a->shares)
         CARVE(c->row_shares, m, c->n_samples * a->n_heads);
     for (int i = 0; i < n_threads; i++)

@@ -9,7 +9,8 @@
  * worked out once for its heads.
  *
  * No figure depends on how rows fall into tiles: a logit is one chain over the
- * head's dims, a row's sums run in 16 fixed lanes, rows are merged in order. */
+ * head's dims, a row's sums run in 16 fixed lanes. Statistics of logits are summed over
+ * RECORD_ROWS queries of a sequence at a time, these then merged in order. */
 #ifndef DQ_CPU_ATTENTION_H
 #define DQ_CPU_ATTENTION_H
 
@@ -18,7 +19,9 @@
 #include "kernels/size.h"
 
 enum {
-    TILE_ROWS = 48,   // a multiple of GROUP_ROWS
+    TILE_ROWS = 48,   // a multiple of GROUP_ROWS and of RECORD_ROWS
+    RECORD_ROWS = 16, // that share sums: one set for each would not stay in cache
+    TILE_PARTS = TILE_ROWS / RECORD_ROWS,
     TILE_KEYS = 128,  // a multiple of PANEL_KEYS
     PANEL_KEYS = 64,  // keys packed side by side, transposed: [d, PANEL_KEYS]
     GROUP_ROWS = 6,   // rows that go through one call of a product
@@ -122,7 +125,8 @@ typedef struct {
     /* Tiles of all sequences and blocks, and what they leave behind. */
     int64_t         *tile_start;    // [n_sequences + 1], tiles of one block
     float           *row_scale;     // [T,B,R] of the quantized logits, or NULL
-    Moments         *row_moments;   // [T,B,R], or NULL
+    Moments         *moments;       // [parts of all tiles,B,R], or NULL
+    uint32_t        *row_absmax;    // [T,B,R] bits, or NULL
     int64_t          n_samples;     // rows with shares
     int32_t         *sample;        // [T] its number among these, -1: none; or NULL
     ShareRecord     *row_shares;    // [n_samples,H], or NULL
@@ -156,7 +160,7 @@ typedef struct {
     float       *o;        // [TILE_ROWS*R,dv_pad]
     float       *keep;     // [TILE_ROWS*R]
     SoftmaxRow  *softmax;  // [TILE_ROWS*R]
-    MomentLanes *lanes;    // [TILE_ROWS*R], or NULL
+    MomentLanes *lanes;    // [TILE_PARTS*R], or NULL
     RecordTally  tally;    // where there are lanes
     float       *p;        // [R,TILE_KEYS] weights of one query; where a second pass comes
     ShareRow    *shares;   // [TILE_ROWS*n_signals], likewise
@@ -246,6 +250,9 @@ float attn_code_limit(int bits);  // 7 of 4 bits
 /* cpu_attention_record.c */
 /* Empties the threads' tallies. */
 void attn_record_begin(const AttnCall *c, AttnScratch *threads, int n_threads);
+/* Before the first and after the last keys of a tile. */
+void attn_record_open(const AttnCall *c, const AttnTile *t, AttnScratch *s);
+void attn_record_close(const AttnCall *c, const AttnTile *t, AttnScratch *s);
 /* Row r of the tile: the logits of s->x that it sees of keys key .. key + TILE_KEYS. */
 void attn_record_row(const AttnCall *c, const AttnTile *t, AttnScratch *s, int64_t r,
                      int64_t key, TileKeys seen);

@@ -2,8 +2,10 @@
  * figures   record.h: of logits after the scale, before mask and quantization,
  *           allowed entries only; a noise map that heads share counts once, with
  *           the first of them, and the others have none
- * cost      cpu_record_isa.c a logit; one Moments a row, merged after the tiles
- * sums      a row in 16 lanes; rows in order of (sequence, query) a head and map
+ * cost      cpu_record_isa.c a logit; one Moments for RECORD_ROWS rows of a map, merged
+ *           after the tiles
+ * sums      in 16 lanes: of RECORD_ROWS rows, TILE_KEYS keys after TILE_KEYS keys, in order;
+ *           then in order of (sequence, query) a head and map
  * NaN       counted apart, as infinities are
  * test      tests/kernels/test_attention_record.c */
 #include <math.h>
@@ -39,6 +41,30 @@ static void offer_peaks(const AttnCall *c, const AttnTile *t, RecordTally *y, co
     }
 }
 
+void attn_record_open(const AttnCall *c, const AttnTile *t, AttnScratch *s)
+{
+    memset(s->lanes, 0, (size_t)(TILE_PARTS * c->n_rows) * sizeof *s->lanes);
+    for (int64_t i = 0; i < t->n_rows; i++)
+        memset(c->row_absmax + call_row(c, t, i, 0), 0,
+               (size_t)c->n_rows * sizeof *c->row_absmax);
+}
+
+/* The tile's parts, of all its maps, among those of the call. */
+static Moments *tile_moments(const AttnCall *c, const AttnTile *t, int64_t part)
+{
+    int64_t tile = c->tile_start[t->sequence] +
+                   (t->row - c->a->batch.start[t->sequence]) / TILE_ROWS;
+    return c->moments +
+           ((tile * TILE_PARTS + part) * c->n_blocks + t->block) * c->n_rows;
+}
+
+void attn_record_close(const AttnCall *c, const AttnTile *t, AttnScratch *s)
+{
+    for (int64_t part = 0; part < TILE_PARTS; part++)
+        for (int64_t m = 0; m < c->n_rows; m++)
+            moment_lanes_close(tile_moments(c, t, part) + m, &s->lanes[part * c->n_rows + m]);
+}
+
 void attn_record_row(const AttnCall *c, const AttnTile *t, AttnScratch *s, int64_t r,
                      int64_t key, TileKeys seen)
 {
@@ -46,9 +72,13 @@ void attn_record_row(const AttnCall *c, const AttnTile *t, AttnScratch *s, int64
     int64_t i = r / c->n_rows, row = r % c->n_rows, m = map_of(c, row);
     int64_t n = seen.end - seen.from;
     const float *x = s->x + r * TILE_KEYS + seen.from;
+    uint32_t *row_max = &c->row_absmax[call_row(c, t, i, row)];
     key += seen.from;
-    if (c->record_isa->strip(&s->lanes[r], x, n, y->hist + m * HIST_BINS,
-                             y->column + m * c->longest + key, f32_bits(tally_threshold(y))))
+    uint32_t max = c->record_isa->strip(&s->lanes[i / RECORD_ROWS * c->n_rows + row], x, n,
+                                        y->hist + m * HIST_BINS,
+                                        y->column + m * c->longest + key);
+    *row_max = max > *row_max ? max : *row_max;
+    if (f32_from_bits(max) >= tally_threshold(y))
         offer_peaks(c, t, y, x, (Peak){.head = (int32_t)head_of(c, t->block, row),
                                        .map = (int32_t)m, .key = (int32_t)key,
                                        .position = (int32_t)(t->position + i)}, n);
@@ -60,14 +90,14 @@ void attn_record_row(const AttnCall *c, const AttnTile *t, AttnScratch *s, int64
     }
 }
 
-/* One map: its rows in order, whatever the threads did. */
+/* One map: its parts in order, whatever the threads did. */
 static void merge_moments(const AttnCall *c, int64_t map)
 {
     int64_t maps = c->n_blocks * c->n_rows, row = map % c->n_rows;
-    int64_t rows = c->a->batch.start[c->a->batch.n_sequences];
+    int64_t parts = c->tile_start[c->a->batch.n_sequences] * TILE_PARTS;
     int64_t slot = head_of(c, map / c->n_rows, row) * c->a->n_maps + map_of(c, row);
-    for (int64_t t = c->a->batch.start[0]; t < rows; t++)
-        moments_merge(&c->a->record->moments[slot], &c->row_moments[t * maps + map]);
+    for (int64_t i = 0; i < parts; i++)
+        moments_merge(&c->a->record->moments[slot], &c->moments[i * maps + map]);
 }
 
 /* Row t of all, at that position in its sequence. */
@@ -75,10 +105,9 @@ static void raise_query_absmax(const AttnCall *c, int64_t t, int64_t position)
 {
     const LogitRecord *r = c->a->record;
     int64_t maps = c->n_blocks * c->n_rows;
-    const Moments *row = c->row_moments + t * maps;
     for (int64_t i = 0; i < maps; i++) {
         float *max = &r->query_absmax[map_of(c, i % c->n_rows) * r->n_positions + position];
-        float v = (float)moments_absmax(&row[i]);
+        float v = f32_from_bits(c->row_absmax[t * maps + i]);
         *max = v > *max ? v : *max;
     }
 }

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "kernels/cpu/cpu_attention.h"
-#include "kernels/half.h"
+#include "kernels/cpu/cpu_backend.h"
 
 void attn_load_queries(const AttnCall *c, const AttnTile *t, AttnScratch *s)
 {
@@ -22,8 +22,10 @@ void attn_load_queries(const AttnCall *c, const AttnTile *t, AttnScratch *s)
         for (int64_t i = 0; i < t->n_rows; i++) {
             const float *from = c->q + call_row(c, t, i, m) * d;
             float *to = s->q + (m * TILE_ROWS + i) * d;
-            for (int64_t k = 0; k < d; k++)
-                to[k] = c->a->dtype == DTYPE_BF16 ? bf16_round(from[k]) : from[k];
+            if (c->a->dtype == DTYPE_BF16)
+                cpu_rows()->round_to_bf16(to, from, d);
+            else
+                memcpy(to, from, (size_t)d * sizeof *to);
         }
 }
 
@@ -159,19 +161,12 @@ static void finish_rows(const AttnCall *c, const AttnTile *t, AttnScratch *s)
         }
 }
 
-static void close_moments(const AttnCall *c, const AttnTile *t, AttnScratch *s)
-{
-    int64_t R = c->n_rows;
-    for (int64_t r = 0; r < t->n_rows * R; r++)
-        moment_lanes_close(&c->row_moments[call_row(c, t, r / R, r % R)], &s->lanes[r]);
-}
-
 static void begin_rows(const AttnCall *c, const AttnTile *t, AttnScratch *s)
 {
     int64_t rows = t->n_rows * c->n_rows;
     memset(s->o, 0, (size_t)(rows * c->dv_pad) * sizeof *s->o);
     if (s->lanes)
-        memset(s->lanes, 0, (size_t)rows * sizeof *s->lanes);
+        attn_record_open(c, t, s);
     for (int64_t r = 0; r < rows; r++)
         s->softmax[r] = (SoftmaxRow){-INFINITY, 0};
 }
@@ -188,7 +183,7 @@ void attn_tile(const AttnCall *c, const AttnTile *t, AttnScratch *s)
     }
     finish_rows(c, t, s);
     if (s->lanes)
-        close_moments(c, t, s);
+        attn_record_close(c, t, s);
     if (c->row_shares || c->a->window)
         attn_second_pass(c, t, s);
 }

@@ -92,12 +92,8 @@ static void record_row(const RecordCall *c, const RecordIsa *isa, RecordTally *y
 {
     const float *x = c->x + t * c->C;
     MomentLanes row = {0};
-    float least = fminf(tally_threshold(y), 6);  // that must be looked at again
-    bool  large = isa->strip(&row, x, c->C, y->hist, y->column, f32_bits(least));
+    float max = f32_from_bits(isa->strip(&row, x, c->C, y->hist, y->column));
     moment_lanes_close(&c->rows[t], &row);
-    if (!large)
-        return;
-    float max = (float)moments_absmax(&c->rows[t]);
     if (max >= tally_threshold(y))
         offer_peaks(c, y, t);
     if (max >= 6)

@@ -10,10 +10,10 @@ typedef struct {
      * finite ones in hist[HIST_BINS] and raises column[0..n), bits of the
      * columns' largest finite magnitudes. Every strip of a row but its last
      * has n % MOMENT_LANES == 0. (Where an earlier one has not, the rest are summed
-     * in other lanes, the same for the same cuts.) Does the bits of any finite
-     * magnitude reach the limit? */
-    bool (*strip)(MomentLanes *row, const float *x, int64_t n, uint32_t *hist,
-                  uint32_t *column, uint32_t limit);
+     * in other lanes, the same for the same cuts.) Returns the bits of the strip's
+     * largest finite magnitude. */
+    uint32_t (*strip)(MomentLanes *row, const float *x, int64_t n, uint32_t *hist,
+                      uint32_t *column);
 } RecordIsa;
 
 extern const RecordIsa record_plain, record_avx2, record_avx512;

@@ -130,31 +130,31 @@ static void add_finite(MomentLanes *row, const float *x, int64_t n, uint32_t *hi
 }
 
 /* The rare strip with NaN or infinity in it. */
-static bool add_special(MomentLanes *row, const float *x, int64_t n, uint32_t *hist,
-                        uint32_t *column, uint32_t limit)
+static uint32_t add_special(MomentLanes *row, const float *x, int64_t n, uint32_t *hist,
+                            uint32_t *column)
 {
-    bool reached = false;
+    uint32_t max = 0;
     moment_lanes_add(row, x, n);
     for (int64_t i = 0; i < n; i++) {
         uint32_t u = f32_bits(x[i]) & MAGNITUDE;
         if (u >= INFINITE)
             continue;
         column[i] = u > column[i] ? u : column[i];
-        reached |= u >= limit;
+        max = u > max ? u : max;
         hist[hist_bin(u)]++;
     }
-    return reached;
+    return max;
 }
 
-static bool strip(MomentLanes *row, const float *x, int64_t n, uint32_t *hist,
-                  uint32_t *column, uint32_t limit)
+static uint32_t strip(MomentLanes *row, const float *x, int64_t n, uint32_t *hist,
+                      uint32_t *column)
 {
-    Ivec top = tops(x, n);
-    if (ivec_any_above(top, INFINITE - 1))
-        return add_special(row, x, n, hist, column, limit);
+    uint32_t max = (uint32_t)ivec_top(tops(x, n));
+    if (max >= INFINITE)
+        return add_special(row, x, n, hist, column);
     if (n > 0)
         add_finite(row, x, n, hist, column);
-    return ivec_any_above(top, (int32_t)limit - 1);
+    return max;
 }
 
 const RecordIsa ISA_NAME(record_) = {strip};
