@@ -361,55 +361,74 @@ static Status plan_run(GemmRun *run, Backend *be, const Linear *w, const Tensor 
     return OK;
 }
 
-/* Adds what the run takes, a multiple of 64. */
-static Status add_bytes(size_t *bytes, const GemmRun *run, const Backend *be)
+/* Do they want the same rows of one x, in the same form? */
+static bool stage_alike(const GemmRun *a, const GemmRun *b)
 {
-    size_t rows = (size_t)(run->n_chunks * GEMM_ROWS - run->n_direct), staged;
-    if (!size_mul(rows, run->row_bytes, &staged) || !size_add(*bytes, staged, bytes) ||
-        !size_add(*bytes, (size_t)be->n_threads * run->thread_bytes, bytes))
-        FAIL(ERR_MEMORY, "out of memory: %lld rows of %zu bytes", (long long)run->n_rows,
-             run->row_bytes);
+    return !a->one_row && a->bf16 == b->bf16 && a->row_bytes == b->row_bytes &&
+           a->linear->dtype == b->linear->dtype && a->n_direct == b->n_direct &&
+           a->last_rows == b->last_rows;
+}
+
+/* *bytes: behind what the runs stage, each its own or what the first does. */
+static Status size_staged(size_t *bytes, GemmRun *runs, int n)
+{
+    *bytes = 0;
+    for (int i = 0; i < n; i++) {
+        GemmRun *run = &runs[i];
+        size_t   rows = (size_t)(run->n_chunks * GEMM_ROWS - run->n_direct), own;
+        run->shares_rows = i > 0 && stage_alike(run, runs);
+        run->staged_at = run->shares_rows ? 0 : *bytes;
+        if (!size_mul(rows, run->row_bytes, &own) ||
+            (!run->shares_rows && !size_add(*bytes, own, bytes)))
+            FAIL(ERR_MEMORY, "out of memory: %lld rows of %zu bytes", (long long)run->n_rows,
+                 run->row_bytes);
+    }
     return OK;
 }
 
-static void place_run(GemmRun *run, const Backend *be, char *memory, const int32_t *rows)
+/* Planned runs to memory: `extra` bytes of the caller's, room for one block of whichever run
+ * for each thread, the rows. */
+static Status place_runs(GemmRun *runs, int n, Backend *be, const int32_t *rows, size_t extra,
+                         void **extra_at)
 {
-    run->thread_memory = memory;
-    run->staged = memory + (size_t)be->n_threads * run->thread_bytes;
-    stage(run, run->direct, rows, cpu_threads(be, run->n_rows * run->linear->k));
-    if (run->one_row && run->weights->codes)
-        prepare_codes(run);
+    size_t staged, of_thread = 0, bytes;
+    char  *memory;
+    TRY(size_staged(&staged, runs, n));
+    for (int i = 0; i < n; i++)
+        of_thread = runs[i].thread_bytes > of_thread ? runs[i].thread_bytes : of_thread;
+    extra = (extra + 63) / 64 * 64;
+    size_t threads = (size_t)be->n_threads * of_thread;
+    if (!size_add(staged, threads, &bytes) || !size_add(bytes, extra, &bytes))
+        FAIL(ERR_MEMORY, "out of memory: inputs of %zu bytes", staged);
+    TRY(cpu_scratch(be, (void **)&memory, bytes));
+    if (extra_at)
+        *extra_at = memory;
+    for (int i = 0; i < n; i++) {
+        GemmRun *run = &runs[i];
+        run->thread_memory = memory + extra;
+        run->thread_bytes = of_thread;
+        run->staged = memory + extra + threads + run->staged_at;
+        if (!run->shares_rows)
+            stage(run, run->direct, rows, cpu_threads(be, run->n_rows * run->linear->k));
+        if (run->one_row && run->weights->codes)
+            prepare_codes(run);
+    }
+    return OK;
 }
 
 Status gemm_run_open(GemmRun *run, Backend *be, const Linear *w, const Tensor *x,
                      const int32_t *rows, int64_t n_rows, size_t extra, void **extra_at)
 {
-    void  *memory;
-    size_t bytes = extra = (extra + 63) / 64 * 64;
     TRY(plan_run(run, be, w, x, !rows, n_rows));
-    TRY(add_bytes(&bytes, run, be));
-    TRY(cpu_scratch(be, &memory, bytes));
-    if (extra_at)
-        *extra_at = memory;
-    place_run(run, be, (char *)memory + extra, rows);
-    return OK;
+    return place_runs(run, 1, be, rows, extra, extra_at);
 }
 
 Status gemm_runs_open(GemmRun *runs, Backend *be, const LinearOut *outs, int n,
                       const Tensor *x)
 {
-    void  *memory;
-    size_t bytes = 0, at = 0;
-    for (int i = 0; i < n; i++) {
-        TRY(plan_run(&runs[i], be, outs[i].w, x, true, 1));
-        TRY(add_bytes(&bytes, &runs[i], be));
-    }
-    TRY(cpu_scratch(be, &memory, bytes));
-    for (int i = 0; i < n; i++) {
-        place_run(&runs[i], be, (char *)memory + at, NULL);
-        TRY(add_bytes(&at, &runs[i], be));
-    }
-    return OK;
+    for (int i = 0; i < n; i++)
+        TRY(plan_run(&runs[i], be, outs[i].w, x, true, x->shape[0]));
+    return place_runs(runs, n, be, NULL, 0, NULL);
 }
 
 /* --- one thread's block --- */

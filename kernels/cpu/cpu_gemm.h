@@ -79,6 +79,8 @@ typedef struct {
     const float      *direct;        // rows used where they lie: the first ones
     int64_t           n_direct;      //   n_direct, a multiple of GEMM_ROWS
     char             *staged;        // the rest, converted and padded
+    size_t            staged_at;     //   behind those of runs before it
+    bool              shares_rows;   //   the first run's
     size_t            row_bytes;
     const float      *group_sums;    // one row of codes: sums of x in each group
     const uint32_t   *pairs;         // and x in bf16 for CodesIsa.dots, or NULL
@@ -95,7 +97,9 @@ MUST_USE Status gemm_run_open(GemmRun *run, Backend *be, const Linear *w, const 
                               const int32_t *rows, int64_t n_rows, size_t extra,
                               void **extra_at);
 
-/* Some layers' runs of the one row of x, open at the same time. */
+/* Layers whose input is one x, at most GEMM_RUNS: all rows of it, which they share where they
+ * want the same of them. */
+enum { GEMM_RUNS = 4 };
 MUST_USE Status gemm_runs_open(GemmRun *runs, Backend *be, const LinearOut *outs, int n,
                                const Tensor *x);
 

@@ -123,69 +123,57 @@ static void store(const GemmBlock *b, int64_t chunk, float *y)
     }
 }
 
-/* Layers of one row that threads are sent to together: those of a layer's input. */
-enum { MOST_RUNS = 4 };
+static int64_t n_strips(const GemmRun *run)
+{
+    return ceil_div(run->n_chunks, TASK_CHUNKS);
+}
 
-/* Panel `task` of all runs, one after another. Products of one row cannot fail. */
-static void one_row_task(const GemmRun *runs, const LinearOut *outs, int64_t task)
+/* Task `task` of all runs, one after another: a group of columns, a strip of rows. Returns
+ * an error of oneDNN, or 0. */
+static int run_task(const GemmRun *runs, const LinearOut *outs, int64_t task)
 {
     GemmBlock b;
-    for (; task >= runs->n_groups; runs++, outs++)
-        task -= runs->n_groups;
-    gemm_block_open(&b, runs, task, omp_get_thread_num());
-    gemm_block(&b, 0);
-    store(&b, 0, outs->y->data);
-    CHECK(gemm_block_close(&b) == 0);
+    for (; task >= runs->n_groups * n_strips(runs); runs++, outs++)
+        task -= runs->n_groups * n_strips(runs);
+    int64_t first = task % n_strips(runs) * TASK_CHUNKS;
+    int64_t end = i64_min(first + TASK_CHUNKS, runs->n_chunks);
+    gemm_block_open(&b, runs, task / n_strips(runs), omp_get_thread_num());
+    for (int64_t chunk = first; chunk < end; chunk++) {
+        gemm_block(&b, chunk);
+        store(&b, chunk, outs->y->data);
+    }
+    return gemm_block_close(&b);
 }
 
-static Status one_row_linears(Backend *be, const LinearOut *outs, int n, const Tensor *x)
+static Status run_together(Backend *be, const LinearOut *outs, int n, const Tensor *x)
 {
-    GemmRun runs[MOST_RUNS];
+    GemmRun runs[GEMM_RUNS];
     int64_t n_tasks = 0, work = 0;
+    int     error = 0;
     TRY(gemm_runs_open(runs, be, outs, n, x));
     for (int i = 0; i < n; i++) {
-        n_tasks += runs[i].n_groups;
-        work += outs[i].w->n * outs[i].w->k;
+        n_tasks += runs[i].n_groups * n_strips(&runs[i]);
+        work += x->shape[0] * outs[i].w->n * outs[i].w->k;
     }
 #pragma omp parallel for schedule(dynamic) num_threads(cpu_threads(be, work))
-    for (int64_t task = 0; task < n_tasks; task++)
-        one_row_task(runs, outs, task);
-    return OK;
-}
-
-Status cpu_linears(Backend *be, const LinearOut *outs, int n, const Tensor *x)
-{
-    if (x->shape[0] == 1 && n <= MOST_RUNS)
-        return one_row_linears(be, outs, n, x);
-    for (int i = 0; i < n; i++)
-        TRY(cpu_linear(be, outs[i].y, x, outs[i].w));
-    return OK;
-}
-
-Status cpu_linear(Backend *be, Tensor *y, const Tensor *x, const Linear *w)
-{
-    int64_t T = x->shape[0];
-    GemmRun run;
-    if (T == 0)
-        return OK;
-    TRY(gemm_run_open(&run, be, w, x, NULL, T, 0, NULL));
-    int64_t n_strips = ceil_div(run.n_chunks, TASK_CHUNKS);
-    int     error = 0;
-#pragma omp parallel for schedule(dynamic) num_threads(cpu_threads(be, T * w->n * w->k))
-    for (int64_t task = 0; task < run.n_groups * n_strips; task++) {
-        GemmBlock b;
-        int64_t   first = task % n_strips * TASK_CHUNKS;
-        int64_t   end = i64_min(first + TASK_CHUNKS, run.n_chunks);
-        gemm_block_open(&b, &run, task / n_strips, omp_get_thread_num());
-        for (int64_t chunk = first; chunk < end; chunk++) {
-            gemm_block(&b, chunk);
-            store(&b, chunk, y->data);
-        }
-        int failed = gemm_block_close(&b);
+    for (int64_t task = 0; task < n_tasks; task++) {
+        int failed = run_task(runs, outs, task);
         if (failed) {
 #pragma omp atomic write
             error = failed;
         }
     }
     return error ? gemm_error(error, "matrix product") : OK;
+}
+
+Status cpu_linears(Backend *be, const LinearOut *outs, int n, const Tensor *x)
+{
+    for (int i = 0; x->shape[0] && i < n; i += GEMM_RUNS)
+        TRY(run_together(be, outs + i, (int)i64_min(n - i, GEMM_RUNS), x));
+    return OK;
+}
+
+Status cpu_linear(Backend *be, Tensor *y, const Tensor *x, const Linear *w)
+{
+    return cpu_linears(be, &(LinearOut){.y = y, .w = w}, 1, x);
 }
