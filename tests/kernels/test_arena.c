@@ -79,7 +79,7 @@ TEST(arena_that_keeps_gives_the_same_blocks_again)
         memset(less, 0xff, 7 * MIB);
     }
     arena_rewind(&a, mark);
-    T_OK(arena_raw(&a, 1 * MIB, 1) && a.spare);   // small blocks leave large ones alone
+    T_OK(arena_raw(&a, MIB / 32, 1) && a.spare);   // small blocks leave large ones alone
     T_OK(arena_raw(&a, 17 * MIB, 1) && !a.spare);  // none fits: all go
     arena_rewind(&a, mark);
     T_OK(a.spare);
@@ -89,6 +89,24 @@ TEST(arena_that_keeps_gives_the_same_blocks_again)
     T_OK(arena_raw(&a, 8 * MIB, 1));
     arena_rewind(&a, (ArenaMark){0});
     T_OK(!a.spare);
+    arena_close(&a);
+}
+
+/* Matrices of less than a large page of 2 MiB lie in those of a common block. */
+TEST(arena_that_keeps_lays_small_matrices_together)
+{
+    enum { KIB = 1 << 10, N = 40, PAGE = 2048 * KIB };
+    Arena     a = {.keep = true};
+    uintptr_t at[N];
+    for (int i = 0; i < N; i++)
+        at[i] = (uintptr_t)arena_raw(&a, 192 * KIB, 1);
+    T_OK(at[0] % PAGE == 64 && a.used == N * (192 * KIB + 64));
+    for (int i = 1; i < N; i++)
+        T_OK(at[i] == at[i - 1] + 192 * KIB + 64);
+    ArenaMark mark = arena_mark(&a);
+    T_OK(arena_raw(&a, 9 * PAGE, 1));  // has its own
+    arena_rewind(&a, mark);
+    T_OK((uintptr_t)arena_raw(&a, 192 * KIB, 1) == at[N - 1] + 192 * KIB + 64);
     arena_close(&a);
 }
 
