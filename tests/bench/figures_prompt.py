@@ -30,9 +30,9 @@ def prompts(b, name, way, context, peers):
     n = 4 * context if "135" in name else max(b.contexts)
     model, row = b.model(name), f"prefill {name} {way} {context}"
     plain, loss, *theirs = b.in_turn(
-        b.rate(model, context, n, *options, *b.no_loss), b.rate(model, context, n, *options),
+        b.rate(model, context, n, *options, "--no-loss"), b.rate(model, context, n, *options),
         *[b.llama_rate(peer, context, 0) for peer in peers])
-    registers = rate_of_registers(b, way) / products(name, head=not b.no_loss)
+    registers = rate_of_registers(b, way) / products(name)
     if peers:
         fastest, whose = best(*theirs), "llama.cpp " + "/".join(kinds)
         b.row(row, plain, "tok/s", over(plain, fastest), whose, at_least=goal)
@@ -41,17 +41,17 @@ def prompts(b, name, way, context, peers):
         b.row(row, plain, "tok/s", [r / registers for r in plain], "registers' rate")
         b.row(row + ", loss", loss, "tok/s")
     if "1b" in name and way in ["f32", "bf16"]:
-        b.row(f"products {name} {way} {context}", [r * products(name, False) / 1e9 for r in plain],
+        b.row(f"products {name} {way} {context}", [r * products(name) / 1e9 for r in plain],
               "GFLOP/s", [r / registers for r in plain], "registers' rate",
               at_least=0.5 if way == "bf16" else None)
 
 
-def products(name, head):
-    """Multiplications and additions of a token's products with weights; attention's are not
-    counted."""
+def products(name):
+    """Multiplications and additions of a token's products with the layers' weights; neither the
+    vocabulary's nor attention's are counted."""
     kind, s = models.SHAPES[name]
     return 2 * sum(d[0] * d[1] for t, d in models.tensors(kind, s)
-                   if len(d) > 1 and (head or "embed" not in t))
+                   if len(d) > 1 and "embed" not in t)
 
 
 def rate_of_registers(b, way):

@@ -50,7 +50,7 @@ def perplexity(b):
 
 def hellaswag(b):
     """Tasks of HellaSwag's form, cut from a text, against llama.cpp in f16."""
-    n = 4 if b.quick else 40
+    n = 4 if b.tiny else 10 if b.quick else 40
     model, (lines, text) = b.model("llama135"), tasks(b, n)
     command = b.command("eval", model, "--task", lines, *SCORE)
     with b.ggufs("llama135", ["F16"]) as f16:
@@ -115,7 +115,7 @@ def packed(b, name, bits):
 
 def step_rates(b, folder, name, kind):
     """Tokens a second of steps past the first, ours and llama.cpp's."""
-    steps = 8 if b.quick else 64
+    steps = 8 if b.tiny else 64
 
     def run(n):
         command = b.command("generate", folder, "--prompt", "The", "-n", n, "--dtype", "bf16",
@@ -127,6 +127,7 @@ def step_rates(b, folder, name, kind):
     def ours():
         few, many = run(1), run(1 + steps)
         return (many[1] - few[1]) / (many[0] - few[0])
+    run(1)   # a checkpoint just written is slow to read at first
     with b.ggufs(name, [kind]) as gguf:
         return b.in_turn(ours, *[b.llama_rate(path, 0, steps) for path in gguf])
 

@@ -58,8 +58,6 @@ class Bench:
         self.work.mkdir(parents=True, exist_ok=True)
         self.bounds = json.loads(self.output([self.build / "bounds", self.threads]))
         self.versions = self.find_versions()
-        told = self.output([self.build / "diffquant", "analyze", "--help"])
-        self.no_loss = ["--no-loss"] if "--no-loss" in told else []
 
     # --- running ---
 
