@@ -253,7 +253,8 @@ static RtnGrid search(const float *w, const float *weight, int64_t n, const Sche
                       RtnGrid whole)
 {
     double min, max, rms;
-    Search q = {.w = w, .weight = weight, .n = n, .scheme = s, .error = INFINITY, .best = whole};
+    Search q = {.w = w, .weight = weight, .n = n, .scheme = s, .error = INFINITY,
+                .best = whole};
     range_of(&q, &min, &max, &rms);
     if (!(fmax(-min, max) > 0))
         return whole;

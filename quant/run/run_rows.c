@@ -51,7 +51,8 @@ static bool encode_block(const Rows *j, int64_t block, float *w)
 {
     int64_t first = block * j->rows, n = i64_min(j->rows, j->m->n - first), K = j->m->k;
     int64_t group = first * rtn_groups(j->scheme, K);
-    RtnCodes out = {j->codes.codes + first * K, j->codes.scales + group, j->codes.zeros + group};
+    RtnCodes out = {j->codes.codes + first * K, j->codes.scales + group,
+                    j->codes.zeros + group};
     Matrix   part = {.name = j->m->name, .n = n, .k = K, .w = w, .scheme = *j->scheme};
     if (layers_take_rows(w, &j->run->layers, j->source, first, n) != OK)
         return false;

@@ -80,7 +80,9 @@ TEST(what_is_not_finite_is_told)
         for (int n = 1; n < 70; n += 3)
             for (int bad = 0; bad < n; bad++)
                 for (Dtype d = DTYPE_F32; d <= DTYPE_BF16; d++) {
-                    float beyond = d == DTYPE_F32 ? INFINITY : d == DTYPE_F16 ? -65520 : 3.4e38f;
+                    float beyond = d == DTYPE_F32   ? INFINITY
+                                   : d == DTYPE_F16 ? -65520
+                                                    : 3.4e38f;
                     for (int i = 0; i < n; i++)
                         wide[i] = 1 + (float)i;
                     out[dtype_size(d) * (size_t)n] = 0xa5;
