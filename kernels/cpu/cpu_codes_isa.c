@@ -200,7 +200,8 @@ ALWAYS __m512i pair_6(const uint32_t *block, int j, int n)
     Uvec a = load_words(block + n), b = load_words(block + PANEL + n);
     Uvec c = load_words(block + 2 * PANEL + n);
     if (j < 6)  // fields 0 and 3, or 1 and 4: bits 18 and 24 are 2 and 8 of their half
-        return _mm512_srlv_epi16((__m512i)word, _mm512_set1_epi32(j % 2 ? 8 << 16 | 6 : 2 << 16));
+        return _mm512_srlv_epi16((__m512i)word,
+                                 _mm512_set1_epi32(j % 2 ? 8 << 16 | 6 : 2 << 16));
     if (j == 6)
         return _mm512_mask_blend_epi16(0xaaaaaaaa, (__m512i)(a >> 12), (__m512i)(b << 4));
     Uvec ends = (a >> 14 & 0x30000) | (b >> 12 & 0xc0000) | (c >> 10 & 0x300000);
