@@ -62,11 +62,11 @@ def measure(options):
     print(*runs.heading(b.facts()), runs.HEAD, sep="\n", flush=True)
     for b.part in options.only:
         PARTS[b.part](b)
+        if options.out:   # a later part may fail
+            pathlib.Path(options.out).write_text(json.dumps(b.facts(), indent=1) + "\n")
     missed = sum(row.get("met") is False for row in b.rows)
     judged = sum(row.get("met") is not None for row in b.rows)
     print(f"{missed} of {judged} goals not reached")
-    if options.out:
-        pathlib.Path(options.out).write_text(json.dumps(b.facts(), indent=1) + "\n")
 
 
 def note(facts):
