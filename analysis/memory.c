@@ -15,8 +15,9 @@ static Status shape_logits(Probe *p, Arena *a, const ModelConfig *c, int64_t pos
     for (int64_t l = 0; l < c->n_layers; l++)
         p->logits[l] = (LogitRecord){.layer = (int32_t)l, .n_heads = c->n_heads,
                                      .n_maps = c->n_maps, .n_positions = positions};
-    *bytes += (size_t)c->n_layers * (sizeof *p->logits + (size_t)c->n_heads * sizeof *p->shares +
-                                     logit_record_bytes(c->n_heads, c->n_maps, positions));
+    *bytes += (size_t)c->n_layers *
+              (sizeof *p->logits + (size_t)c->n_heads * sizeof *p->shares +
+               logit_record_bytes(c->n_heads, c->n_maps, positions));
     return OK;
 }
 
@@ -40,12 +41,13 @@ static Status shape_values(Probe *p, Arena *a, const ModelConfig *c, int64_t pos
 /* Windows for a batch at least; all tokens are alike. */
 static Status make_windows(Sequences *s, Arena *a, const Scorer *sc, const MemoryAsk *ask)
 {
-    int64_t  context = ask->context, most = i64_max(score_tokens(sc, false), context);
-    int64_t  n = ask->n_tokens ? i64_min(ask->n_tokens, most) : most;
+    int64_t  context = ask->context;
+    int64_t  rows = i64_max(score_tokens(sc, false) / context, 1) * context;
     int64_t *start;
     int32_t *ids, *targets;
-    s->n = i64_max(1, ask->n_tokens && ask->n_tokens <= most ? ceil_div(n, context) : n / context);
-    int64_t rows = ask->n_tokens ? i64_min(ask->n_tokens, s->n * context) : s->n * context;
+    if (ask->n_tokens)
+        rows = i64_min(rows, ask->n_tokens);
+    s->n = ceil_div(rows, context);
     ARENA_NEW(start, a, s->n + 1);
     ARENA_NEW(ids, a, rows);
     ARENA_NEW(targets, a, rows);

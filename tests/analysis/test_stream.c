@@ -32,7 +32,7 @@ static void make_text(Text *t, int64_t vocab)
     }
     for (int64_t i = 0; i < t->start[N_SEQUENCES]; i++) {
         t->ids[i] = (int32_t)((check_uniform(&seed) + 1) / 2 * (float)(vocab - 1));
-        t->targets[i] = i % 4 ? (int32_t)((check_uniform(&seed) + 1) / 2 * (float)(vocab - 1)) : -1;
+        t->targets[i] = i % 4 ? t->ids[i] / 2 : -1;
     }
     t->s.start = t->start;
     t->s.ids = t->ids;

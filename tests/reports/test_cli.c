@@ -215,7 +215,8 @@ TEST(inspect_states_the_memory_of_analyze)
 TEST(a_stream_writes_the_same_statistics)
 {
     write_text("ids.txt", "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20");
-    T_OK(run(with_model("analyze %s -q --tokens ids.txt --context 8 -o held.h5", TINY))->code == 0);
+    T_OK(run(with_model("analyze %s -q --tokens ids.txt --context 8 -o held.h5",
+                        TINY))->code == 0);
     T_OK(run("report held.h5 -o held")->code == 0);
     T_OK(run(with_model("analyze %s -q --tokens ids.txt --context 8 --stream -o held.h5",
                         TINY))->code == 0);
