@@ -51,14 +51,26 @@ typedef struct {
 
 static Watched watched;
 
-static Status watch_linear(Backend *be, Tensor *y, const Tensor *x, const Linear *w)
+static void note(const Tensor *x, const Linear *w)
 {
     Model *m = &watched.s.m;
     for (int64_t l = 0; l < m->config.n_layers; l++)
         for (int kind = 0; kind < N_OF_LLAMA; kind++)
             if (w == &m->layers[l].w[kind])
                 memcpy(watched.x[l][kind], x->data, tensor_bytes(x));
+}
+
+static Status watch_linear(Backend *be, Tensor *y, const Tensor *x, const Linear *w)
+{
+    note(x, w);
     return watched.device->linear(be, y, x, w);
+}
+
+static Status watch_linears(Backend *be, const LinearOut *outs, int n, const Tensor *x)
+{
+    for (int i = 0; i < n; i++)
+        note(x, outs[i].w);
+    return watched.device->linears(be, outs, n, x);
 }
 
 static Status watch(const char *name, Dtype dtype)
@@ -78,6 +90,8 @@ static Status watch(const char *name, Dtype dtype)
     watched.device = watched.s.be.ops;
     watched.ops = *watched.device;
     watched.ops.linear = watch_linear;
+    if (watched.device->linears)
+        watched.ops.linears = watch_linears;
     watched.s.be.ops = &watched.ops;
     return subject_run(&watched.run, &watched.s, tokens(), &batch, NULL, NULL);
 }
