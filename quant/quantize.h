@@ -38,6 +38,8 @@ typedef struct {
     Dtype             products;     // F32, or BF16: of the passes over the text
     bool              wide6;        // 6-bit codes in 8-bit packing
     bool              resume, overwrite, requantize;
+    double            note_seconds; // at least, from one note for --resume to the next, more
+                                    // where noting is slow; 0: each layer is noted
     const Sequences  *text;         // to calibrate on, NULL: none
     const char       *text_name;    // for the settings of a resumed run
     Backend          *backend;      // for products; needed with text

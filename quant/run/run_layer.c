@@ -239,19 +239,22 @@ static double seconds_now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Noting a layer waits for the disk, longer than rounding one takes: without a text, what a
- * stopped run has to do again is a matter of seconds. */
+/* Noting a layer waits for the disk, with a text for all of its hidden states: where notes are
+ * apart, that takes at most a tenth of the run, and what a stopped run has to do again is
+ * nine times as long as a note, or the seconds asked for. */
 static Status note_layer(Run *r, int64_t layer)
 {
-    enum { SECONDS = 2 };
     size_t bytes = (size_t)(r->layers.info.config.n_layers * N_WEIGHTS) * sizeof *r->figures;
-    double now = seconds_now();
-    r->noted = r->noted > 0 ? r->noted : now;
-    if (!r->calibrated && now - r->noted < SECONDS)
+    double now = seconds_now(), apart = r->o->note_seconds;
+    if (apart > 0 && r->noted == 0)
+        r->noted = now;
+    if (apart > 0 && now - r->noted < fmax(apart, 9 * r->note_took))
         return OK;
-    r->noted = now;
-    return export_layer_done(r->export, layer, r->figures, bytes, r->calibration.hidden,
-                             (size_t)r->calibration.n_kept);
+    TRY(export_layer_done(r->export, layer, r->figures, bytes, r->calibration.hidden,
+                          (size_t)r->calibration.n_kept));
+    r->noted = seconds_now();
+    r->note_took = r->noted - now;
+    return OK;
 }
 
 Status run_layer(Run *r, int64_t layer)

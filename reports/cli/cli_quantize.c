@@ -144,6 +144,7 @@ static Status set_options(Job *j, Session *se)
         .rotate = s->rotate,
         .awq = s->awq, .smooth = s->smooth, .seed = (uint64_t)s->seed, .damp = s->damp,
         .products = session_dtype(se), .dtype = session_floats(se), .wide6 = s->wide6,
+        .note_seconds = 2,
         .resume = s->resume, .overwrite = s->force,
         .requantize = s->requantize, .progress = &se->progress,
     };

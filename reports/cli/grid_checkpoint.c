@@ -22,7 +22,7 @@ static QuantizeOptions options_of(Grid *g, GridModel *m, const Spec *s, const ch
         .model = m->path, .out = out, .format = "compressed-tensors", .scheme = s->scheme,
         .rotate = s->rotate, .awq = s->awq, .smooth = s->smooth ? SMOOTH_ALPHA : 0,
         .seed = (uint64_t)g->se->s.seed, .dtype = stored ? s->scheme.scale : N_DTYPES,
-        .resume = g->se->s.resume, .overwrite = true,
+        .note_seconds = 2, .resume = g->se->s.resume, .overwrite = true,
         .text = s->needs_text ? &m->calibration.seq : NULL,
         .text_name = m->calibration_name,
     };
