@@ -159,7 +159,7 @@ static Status by_hand(float **out, Subject *s, const int32_t *ids, const Batch *
 {
     Pass p = {.m = &s->m, .batch = batch, .quant = q};
     TRY(forward_open(&p));
-    TRY(op_embed(&s->be, &p.x, &s->m.embed, ids));
+    TRY(forward_embed(&p, ids));
     for (int64_t l = 0; l < s->m.config.n_layers; l++)
         TRY(layer_by_hand(&p, l));
     TRY(op_rmsnorm(&s->be, &p.n, &p.x, &s->m.norm.w, (float)s->m.config.norm_eps));
