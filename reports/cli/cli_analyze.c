@@ -40,8 +40,8 @@ static Status run(Result *r, Session *se, Loaded *l)
     if (bits.n != 1)
         FAIL(ERR_USAGE, "--logit-bits: analyze takes one number, %d came", bits.n);
     o.quant = model_run(&l->model, (RunQuant){.bits = bits.at[0], .scale = bits.scale});
-    if (se->s.no_record)
-        o.maps_layer = MAPS_NONE;
+    if (se->s.no_record || !se->s.out)
+        o.maps_layer = MAPS_NONE;  // nobody sees them
     TRY(session_windows(&w, &o.text_name, se, l));
     const char *name = arena_printf(&se->arena, "%s", l->model.name);
     if (!name)
