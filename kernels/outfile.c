@@ -9,6 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "kernels/fdwrite.h"
+
 /* Folder part of a path: "a/b.h5" -> "a", "b.h5" -> ".", "/b" -> "/". */
 static char *folder_of(Arena *a, const char *path)
 {
@@ -56,35 +58,17 @@ Status outfile_write(OutFile *f, const void *data, size_t n)
 
 Status outfile_write_at(const OutFile *f, const void *data, size_t n, size_t place)
 {
-    const char *p = data;
-    while (n > 0) {
-        ssize_t done = pwrite(f->fd, p, n < INT_MAX / 2 ? n : INT_MAX / 2, (off_t)place);
-        if (done < 0 && errno == EINTR)
-            continue;
-        if (done <= 0)
-            FAIL(ERR_IO, "%s: writing failed: %s", f->path,
-                 done < 0 ? strerror(errno) : "nothing was taken");
-        p += done;
-        place += (size_t)done;
-        n -= (size_t)done;
-    }
-    return OK;
+    return fdwrite_at(f->fd, f->path, data, n, place);
 }
 
 Status outfile_expect(const OutFile *f, size_t n)
 {
-    int failed;
-    do
-        failed = fallocate(f->fd, 0, 0, (off_t)n);
-    while (failed && errno == EINTR);
-    if (failed && errno != EOPNOTSUPP && errno != ENOSYS)
-        FAIL(ERR_IO, "%s: no room for its %zu bytes: %s", f->path, n, strerror(errno));
-    return OK;
+    return fdwrite_room(f->fd, f->path, n);
 }
 
 void outfile_flush(const OutFile *f, size_t n, size_t place)
 {
-    (void)sync_file_range(f->fd, (off_t)place, (off_t)n, SYNC_FILE_RANGE_WRITE);
+    fdwrite_flush(f->fd, n, place);
 }
 
 /* A rename is only on disk when its folder is. Some file systems refuse to sync

@@ -3,12 +3,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "analysis/textbuf.h"
+#include "kernels/fdwrite.h"
 #include "kernels/filemap.h"
 
 enum { MAX_HEADER = 100000000, LINE_ROOM = 192 };
@@ -87,47 +87,14 @@ Status tensorfile_layout(TensorFile *f, Arena *a, const char *path, OutTensor *a
 
 /* --- the file --- */
 
-static Status write_at(const TensorFile *f, const void *data, size_t n, size_t place)
-{
-    const char *p = data;
-    while (n > 0) {
-        /* The kernel takes at most 2 GiB a call. */
-        ssize_t done = pwrite(f->fd, p, n < INT_MAX / 2 ? n : INT_MAX / 2, (off_t)place);
-        if (done < 0 && errno == EINTR)
-            continue;
-        if (done <= 0)
-            FAIL(ERR_IO, "%s: writing failed: %s", f->path,
-                 done < 0 ? strerror(errno) : "nothing was taken");
-        p += done;
-        place += (size_t)done;
-        n -= (size_t)done;
-    }
-    return OK;
-}
-
-/* Takes the room on disk, where the file system can; else only sets the size. */
-static Status take_room(const TensorFile *f)
-{
-    size_t size = f->n_header + f->n_data;
-    int    failed;
-    do
-        failed = fallocate(f->fd, 0, 0, (off_t)size);
-    while (failed && errno == EINTR);
-    if (failed && (errno == EOPNOTSUPP || errno == ENOSYS))
-        failed = ftruncate(f->fd, (off_t)size);
-    if (failed)
-        FAIL(ERR_IO, "%s: no room for its %zu bytes: %s", f->path, size, strerror(errno));
-    return OK;
-}
-
 Status tensorfile_create(TensorFile *f)
 {
     CHECK(f->fd < 0);
     f->fd = open(f->path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (f->fd < 0)
         FAIL(ERR_IO, "%s: cannot be written: %s", f->path, strerror(errno));
-    TRY(take_room(f));
-    return write_at(f, f->header, f->n_header, 0);
+    TRY(fdwrite_room(f->fd, f->path, f->n_header + f->n_data));
+    return fdwrite_at(f->fd, f->path, f->header, f->n_header, 0);
 }
 
 Status tensorfile_reopen(TensorFile *f)
@@ -152,10 +119,9 @@ Status tensorfile_put(TensorFile *f, OutTensor *t, size_t offset, const void *da
     CHECK(offset == 0 || offset == t->came);
     CHECK(n <= tensor_bytes(&t->view) && offset <= tensor_bytes(&t->view) - n);
     t->came = offset;
-    TRY(write_at(f, data, n, f->n_header + t->begin + offset));
-    /* The disk may begin: what a sync then waits for is less. */
-    (void)sync_file_range(f->fd, (off_t)(f->n_header + t->begin + offset), (off_t)n,
-                          SYNC_FILE_RANGE_WRITE);
+    size_t place = f->n_header + t->begin + offset;
+    TRY(fdwrite_at(f->fd, f->path, data, n, place));
+    fdwrite_flush(f->fd, n, place);
     t->came = offset + n;
     return OK;
 }
