@@ -188,8 +188,7 @@ const OptionRow settings_options[] = {
      "let a GPU round what --dtype f32 multiplies to TF32, 11 bits: faster, not exact"},
     {"stream", 0, MEASURE, OPT_FLAG, AT(stream), NULL, 0, 0,
      "hold only the weights at work, a layer's or the head's, and read the file again for each\n"
-     "batch of the text: the same results in the memory that inspect states, 1 to 6 % slower\n"
-     "where the system has the file in its cache"},
+     "batch of the text: the same results in the memory that inspect states"},
     {"threads", 0, RUN | VERB_QUANTIZE | VERB_INSPECT, OPT_INT, AT(threads), "N", 1, 4096,
      "threads to use (default: all cores)"},
     {"json", 0, 0, OPT_FLAG, AT(json), NULL, 0, 0, "print results as JSON"},
