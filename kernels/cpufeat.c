@@ -36,10 +36,16 @@ static CpuIsa detect(void)
     return has_all(b, avx512) && has_all(state, state_avx512) ? CPU_AVX512 : CPU_AVX2;
 }
 
-static bool detect_bf16(void)
+static CpuBf16 detect_bf16(void)
 {
+    const uint64_t state_tiles = 0x60000;
+    const uint32_t tiles = bit_AMX_BF16 | bit_AMX_TILE;
     uint32_t a, b, c, d;
-    return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & bit_AVX512BF16);
+    if (!__get_cpuid_count(7, 1, &a, &b, &c, &d) || !(a & bit_AVX512BF16))
+        return CPU_BF16_NONE;
+    __get_cpuid_count(7, 0, &a, &b, &c, &d);
+    return has_all(d, tiles) && has_all(saved_state(), state_tiles) ? CPU_BF16_TILES
+                                                                     : CPU_BF16_DOTS;
 }
 #else
 static CpuIsa detect(void)
@@ -47,9 +53,9 @@ static CpuIsa detect(void)
     return CPU_PLAIN;
 }
 
-static bool detect_bf16(void)
+static CpuBf16 detect_bf16(void)
 {
-    return false;
+    return CPU_BF16_NONE;
 }
 #endif
 
@@ -71,12 +77,35 @@ CpuIsa cpu_isa(void)
     return isa == N_CPU_ISAS ? best_isa() : isa;
 }
 
+static _Atomic CpuBf16 best_kind = N_CPU_BF16, forced_kind = N_CPU_BF16;
+
+static CpuBf16 best_bf16(void)
+{
+    CpuBf16 kind = best_kind;
+    if (kind == N_CPU_BF16)
+        best_kind = kind = detect_bf16();
+    return kind;
+}
+
+CpuBf16 cpu_bf16(void)
+{
+    CpuBf16 kind = forced_kind;
+    if (cpu_isa() != CPU_AVX512)
+        return CPU_BF16_NONE;
+    return kind == N_CPU_BF16 ? best_bf16() : kind;
+}
+
 bool cpu_has_bf16_dot(void)
 {
-    static _Atomic int has;  // 0: not asked yet, 1: no, 2: yes
-    if (has == 0)
-        has = detect_bf16() ? 2 : 1;
-    return has == 2 && cpu_isa() == CPU_AVX512;
+    return cpu_bf16() >= CPU_BF16_DOTS;
+}
+
+bool cpu_bf16_force(CpuBf16 kind)
+{
+    if (kind != N_CPU_BF16 && kind > CPU_BF16_NONE && best_bf16() == CPU_BF16_NONE)
+        return false;
+    forced_kind = kind;
+    return true;
 }
 
 bool cpu_isa_force(CpuIsa isa)

@@ -21,8 +21,20 @@ CpuIsa cpu_isa(void);
  * ours run. */
 bool cpu_isa_force(CpuIsa isa);
 
-/* Sums of products of pairs of bf16 (avx512_bf16), where cpu_isa() is CPU_AVX512. */
-bool cpu_has_bf16_dot(void);
+/* How the processor multiplies bf16, where cpu_isa() is CPU_AVX512. */
+typedef enum {
+    CPU_BF16_NONE,
+    CPU_BF16_DOTS,   // sums of products of pairs (avx512_bf16)
+    CPU_BF16_TILES,  // that and tiles (amx_bf16)
+    N_CPU_BF16
+} CpuBf16;
+
+CpuBf16 cpu_bf16(void);
+bool    cpu_has_bf16_dot(void);   // of pairs
+
+/* For tests, as cpu_isa_force(). Tiles can be claimed wherever there are dots: only oneDNN is to
+ * know better. */
+bool cpu_bf16_force(CpuBf16 kind);
 
 const char *cpu_isa_name(CpuIsa isa);  // "plain", "avx2", "avx512"
 

@@ -66,12 +66,16 @@ typedef struct {
     void (*poly_glu)(float *gate, const float *up, const float poly[4], int64_t n);
 } NormIsa;
 
-/* Panels of weights times rows (cpu_panel_isa.c): each of c [rows,64] is one
- * chain of sums over K, in order. Layouts: cpu_gemm.h; x [rows,K], K even. */
+/* Panels of weights times one row or many (cpu_panel_isa.c): each of y [rows,64], rows ldy
+ * apart, is one chain of sums over K, in order. Layouts: cpu_gemm.h; x [rows,K], K even. */
 typedef struct {
     void (*row_f32)(float *c, const float *x, const float *panel, int64_t K);
     void (*row_bf16)(float *c, const float *x, const uint16_t *panel, int64_t K);
-    void (*rows_f32)(float *c, const float *x, int64_t rows, const float *panel, int64_t K);
+    void (*rows_f32)(float *y, int64_t ldy, const float *x, int64_t rows, const float *panel,
+                     int64_t K);
+    /* NULL where cpu_has_bf16_dot() is never true. */
+    void (*rows_bf16)(float *y, int64_t ldy, const uint16_t *x, int64_t rows,
+                      const uint16_t *panel, int64_t K);
     void (*expand)(float *out, const uint16_t *panel, int64_t K);  // to the f32 layout
 } PanelIsa;
 

@@ -68,7 +68,7 @@ static int open_block(BlockPair *b, const Divergences *d, int i, int64_t panel, 
         return error;
     gemm_block_open(&b->block[i], &d->run[i], group, omp_get_thread_num());
     b->group[i] = group;
-    gemm_block(&b->block[i], chunk);
+    gemm_block(&b->block[i], chunk, NULL);
     add_bias(&b->block[i], chunk);
     return b->block[i].error;
 }

@@ -1,194 +1,22 @@
-/* cpu_gemm.c - blocks of products through oneDNN, versions 2 and 3.
+/* cpu_gemm.c - blocks of products: rows to the form they are multiplied in, the kernel.
  * C [R, 64 p] f32 = X [R, k_pad] W, W p panels of cpu_gemm.h, R <= 64
- * shapes  any N, K, rows >= 0; the last chunk is padded with rows of zeros
- * types   f32; bf16 inputs and weights with f32 sums where oneDNN has a kernel
- *         for it, else the panel is expanded and multiplied in f32; codes are
- *         decoded to one of these
- * threads ours; each runs oneDNN alone on its block with its own scratchpad
+ * shapes  any N, K, rows >= 0
+ * types   f32; bf16 inputs and weights with f32 sums where the processor multiplies these,
+ *         else the panel is expanded and multiplied in f32; codes are decoded to one of these
  * sums    one order an output, in whichever row of which chunk it stands
  * test    tests/kernels/test_linear.c */
 #include "kernels/cpu/cpu_gemm.h"
 
-#include <omp.h>
-#include <oneapi/dnnl/dnnl.h>
 #include <string.h>
+
+#include "kernels/cpufeat.h"
 
 #include "kernels/half.h"
 #include "kernels/size.h"
 
-#if DNNL_VERSION_MAJOR >= 3
-typedef dnnl_memory_desc_t Layout;
-#define LAYOUT_ARG(l) (l)
-#define layout_make dnnl_memory_desc_create_with_tag
-#define layout_free(l) dnnl_memory_desc_destroy(l)
-#else
-typedef dnnl_memory_desc_t Layout;
-#define LAYOUT_ARG(l) (&(l))
-#define layout_make dnnl_memory_desc_init_by_tag
-#define layout_free(l) ((void)(l))
-#endif
-
-struct Gemm {
-    Gemm            *next;
-    Dtype            dtype;       // of x and w
-    int64_t          n_rows, k_pad, n_panels;
-    dnnl_engine_t    engine;
-    dnnl_primitive_t primitive;   // NULL: oneDNN has no good kernel for this
-    Layout           layout[4];   // of x, w, c, scratchpad
-    int              n_layouts;
-    size_t           scratchpad_bytes;
-};
-
-struct GemmEngine {
-    dnnl_engine_t engine;
-    Gemm         *first;
-};
-
-Status gemm_error(int error, const char *what)
-{
-    if (error == dnnl_out_of_memory)
-        FAIL(ERR_MEMORY, "%s: oneDNN is out of memory", what);
-    FAIL(ERR_DEVICE, "%s: oneDNN failed with status %d", what, error);
-}
-
-Status gemm_engine_open(CpuState *st)
-{
-    ARENA_NEW(st->gemms, &st->arena, 1);
-    int error = dnnl_engine_create(&st->gemms->engine, dnnl_cpu, 0);
-    if (error != dnnl_success) {
-        st->gemms = NULL;
-        return gemm_error(error, "opening the CPU");
-    }
-    return OK;
-}
-
-void gemm_engine_close(CpuState *st)
-{
-    if (!st->gemms)
-        return;
-    for (Gemm *g = st->gemms->first; g; g = g->next) {
-        if (g->primitive)
-            dnnl_primitive_destroy(g->primitive);
-        for (int i = 0; i < g->n_layouts; i++)
-            layout_free(g->layout[i]);
-    }
-    dnnl_engine_destroy(st->gemms->engine);
-    st->gemms = NULL;
-}
-
 const void *cpu_weights_panel(const CpuWeights *w, Dtype dtype, int64_t i)
 {
     return (const char *)w->data + (size_t)(i * w->k_pad * PANEL) * dtype_size(dtype);
-}
-
-/* --- one primitive --- */
-
-static int make_layouts(Gemm *g)
-{
-    const bool              bf16 = g->dtype == DTYPE_BF16;
-    const dnnl_data_type_t  type = bf16 ? dnnl_bf16 : dnnl_f32;
-    const dnnl_format_tag_t tag = bf16 ? dnnl_BA16a64b2a : dnnl_BA16a64b;
-    const int64_t N = g->n_panels * PANEL, K = g->k_pad;
-    dnnl_dims_t x = {g->n_rows, K}, w = {K, N}, c = {g->n_rows, N};
-    int error = layout_make(&g->layout[0], 2, x, type, dnnl_ab);
-    g->n_layouts += error == dnnl_success;
-    if (error == dnnl_success)
-        error = layout_make(&g->layout[1], 2, w, type, tag);
-    g->n_layouts += error == dnnl_success;
-    if (error == dnnl_success)
-        error = layout_make(&g->layout[2], 2, c, dnnl_f32, dnnl_ab);
-    g->n_layouts += error == dnnl_success;
-    return error;
-}
-
-static int describe(dnnl_primitive_desc_t *pd, const Gemm *g, dnnl_primitive_attr_t attr)
-{
-#if DNNL_VERSION_MAJOR >= 3
-    return dnnl_matmul_primitive_desc_create(pd, g->engine, g->layout[0], g->layout[1],
-                                             NULL, g->layout[2], attr);
-#else
-    dnnl_matmul_desc_t desc;
-    int error = dnnl_matmul_desc_init(&desc, &g->layout[0], &g->layout[1], NULL,
-                                      &g->layout[2]);
-    if (error == dnnl_success)
-        error = dnnl_primitive_desc_create(pd, &desc, attr, g->engine, NULL);
-    return error;
-#endif
-}
-
-/* The kernels that sum in one chain. A reference kernel would take these layouts
- * too, a thousand times slower. */
-static bool is_good(const dnnl_primitive_desc_t pd)
-{
-    const char *name = "";
-    if (dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, (void *)&name))
-        return false;
-    return strncmp(name, "brg", 3) == 0;
-}
-
-static int finish(Gemm *g, dnnl_primitive_desc_t pd)
-{
-    g->scratchpad_bytes = dnnl_memory_desc_get_size(
-        dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0));
-    dnnl_dims_t bytes = {(dnnl_dim_t)(g->scratchpad_bytes ? g->scratchpad_bytes : 1)};
-    int error = layout_make(&g->layout[3], 1, bytes, dnnl_u8, dnnl_a);
-    g->n_layouts += error == dnnl_success;
-    if (!error)
-        error = dnnl_primitive_create(&g->primitive, pd);
-    return error;
-}
-
-static int make_primitive(Gemm *g)
-{
-    dnnl_primitive_attr_t attr = NULL;
-    dnnl_primitive_desc_t pd = NULL;
-    int error = make_layouts(g);
-    if (!error)
-        error = dnnl_primitive_attr_create(&attr);
-    if (!error)
-        error = dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
-    if (!error)  // whatever the environment says: f32 is f32
-        error = dnnl_primitive_attr_set_fpmath_mode(attr, dnnl_fpmath_mode_strict);
-    if (!error)
-        error = describe(&pd, g, attr);
-    if (error == dnnl_unimplemented)
-        error = dnnl_success;
-    else if (!error && is_good(pd))
-        error = finish(g, pd);
-    if (pd)
-        dnnl_primitive_desc_destroy(pd);
-    if (attr)
-        dnnl_primitive_attr_destroy(attr);
-    return error;
-}
-
-/* like: what dtype and sizes are wanted. */
-static Status gemm_get(const Gemm **out, CpuState *st, Gemm like)
-{
-    GemmEngine *e = st->gemms;
-    for (Gemm *g = e->first; g; g = g->next)
-        if (g->dtype == like.dtype && g->n_rows == like.n_rows && g->k_pad == like.k_pad &&
-            g->n_panels == like.n_panels) {
-            *out = g;
-            return OK;
-        }
-    Gemm *g;
-    ARENA_NEW(g, &st->arena, 1);
-    *g = like;
-    g->engine = e->engine;
-    g->next = e->first;
-    e->first = g;
-    /* oneDNN plans for the threads it could have: it shall have one. */
-    int n_threads = omp_get_max_threads();
-    omp_set_num_threads(1);
-    int error = make_primitive(g);
-    omp_set_num_threads(n_threads);
-    if (error) {
-        e->first = g->next;
-        return gemm_error(error, "preparing a matrix product");
-    }
-    *out = g;
-    return OK;
 }
 
 /* --- rows waiting for one layer --- */
@@ -204,16 +32,14 @@ static Status choose_shapes(const Gemm *gemm[2], const GemmRun *run, CpuState *s
                             int64_t n_rows)
 {
     int64_t last_panels = run->weights->n_panels - (run->n_groups - 1) * run->group_panels;
-    Gemm    like = {.dtype = run->linear->dtype, .n_rows = n_rows,
-                    .k_pad = run->weights->k_pad, .n_panels = run->group_panels};
-    TRY(gemm_get(&gemm[0], st, like));
-    like.n_panels = last_panels;
-    return gemm_get(&gemm[1], st, like);
+    int64_t k_pad = run->weights->k_pad;
+    TRY(gemm_get(&gemm[0], st, n_rows, k_pad, run->group_panels));
+    return gemm_get(&gemm[1], st, n_rows, k_pad, last_panels);
 }
 
 static bool all_there(const Gemm *const gemm[2])
 {
-    return gemm[0]->primitive && gemm[1]->primitive;
+    return gemm_is_there(gemm[0]) && gemm_is_there(gemm[1]);
 }
 
 /* Ours or oneDNN's follows from the layer and the processor alone, never from
@@ -246,12 +72,12 @@ static Status choose_kernel(GemmRun *run, CpuState *st)
     if (run->one_row)
         return OK;
     run->ours = true;
-    if (cpu_isa() == CPU_AVX512)
+    if (bf16 && cpu_isa() == CPU_AVX512 && cpu_bf16() == CPU_BF16_TILES)
         TRY(choose_onednn(run, st));
     if (run->ours)
         group_panels(run, 1);
-    run->bf16 = bf16 && !run->ours;
-    run->unpack = run->weights->codes || (bf16 && run->ours);
+    run->bf16 = bf16 && (!run->ours || cpu_has_bf16_dot());
+    run->unpack = run->weights->codes || (bf16 && !run->bf16);
     return OK;
 }
 
@@ -267,7 +93,7 @@ static size_t thread_bytes(const GemmRun *run)
     size_t pad = 0;
     for (int i = 0; i < 4 && !run->ours && !run->one_row; i++)
         pad = (size_t)i64_max((int64_t)pad,
-                              (int64_t)run->gemm[i / 2][i % 2]->scratchpad_bytes);
+                              (int64_t)gemm_scratchpad(run->gemm[i / 2][i % 2]));
     size_t panels = run->unpack ? (size_t)run->group_panels * panel_bytes(run) : 0;
     return GEMM_ROWS * GROUP_COLS * sizeof(float) + (pad + 63) / 64 * 64 + panels;
 }
@@ -438,16 +264,16 @@ static char *block_memory(const GemmRun *run, int thread)
     return run->thread_memory + (size_t)thread * run->thread_bytes;
 }
 
-static int make_memory(GemmBlock *b, void *const at[4])
+/* Chunks of both shapes share what a thread has; they come one after another. */
+static int open_calls(GemmBlock *b, void *pad)
 {
-    dnnl_engine_t engine = b->run->gemm[0][0]->engine;
-    int           error = dnnl_stream_create((dnnl_stream_t *)&b->stream, engine,
-                                             dnnl_stream_default_flags);
-    for (int i = 0; i < 8 && !error; i++)
-        error = dnnl_memory_create(
-            (dnnl_memory_t *)&b->memory[i / 4][i % 4],
-            LAYOUT_ARG(b->run->gemm[i / 4][b->last_group]->layout[i % 4]), engine, at[i % 4]);
-    return error;
+    for (int last = 0; last < 2; last++) {
+        int error = gemm_call_open(&b->call[last], b->run->gemm[last][b->last_group],
+                                   b->memory, b->panels, pad);
+        if (error)
+            return error;
+    }
+    return 0;
 }
 
 /* The panels of a block to the layout they are multiplied in. */
@@ -471,7 +297,7 @@ static void unpack_panels(const GemmBlock *b, char *to)
 void gemm_block_open(GemmBlock *b, const GemmRun *run, int64_t group, int thread)
 {
     char *memory = block_memory(run, thread);
-    *b = (GemmBlock){.run = run, .c = (float *)(void *)memory};
+    *b = (GemmBlock){.run = run, .memory = (float *)(void *)memory};
     b->last_group = group == run->n_groups - 1;
     b->n_panels = i64_min(run->group_panels,
                           run->weights->n_panels - group * run->group_panels);
@@ -490,7 +316,7 @@ void gemm_block_open(GemmBlock *b, const GemmRun *run, int64_t group, int thread
         b->panels = panels;
     }
     if (!run->ours)
-        b->error = make_memory(b, (void *[4]){b->c, (void *)b->panels, b->c, pad});
+        b->error = open_calls(b, pad);
 }
 
 /* The vector against each panel, by the kernel for one row. */
@@ -522,38 +348,39 @@ static void *chunk_rows(const GemmRun *run, int64_t chunk)
     return run->staged + (size_t)(row - run->n_direct) * run->row_bytes;
 }
 
-void gemm_block(GemmBlock *b, int64_t chunk)
+/* The chunk's rows, panel by panel. */
+static void our_rows(const GemmBlock *b, int64_t chunk)
 {
     const GemmRun *run = b->run;
-    int            last = chunk == run->n_chunks - 1;
-    if (run->one_row) {
-        one_row(b);
-        return;
+    const char    *panel = b->panels;
+    const void    *x = chunk_rows(run, chunk);
+    int64_t        n = gemm_chunk_rows(run, chunk), K = run->weights->k_pad;
+    for (int64_t i = 0; i < b->n_panels; i++, panel += panel_bytes(run)) {
+        float *c = b->c + i * PANEL;
+        if (run->bf16)
+            run->panel->rows_bf16(c, b->ldc, x, n, (const void *)panel, K);
+        else
+            run->panel->rows_f32(c, b->ldc, x, n, (const void *)panel, K);
     }
-    if (run->ours)
-        run->panel->rows_f32(b->c, chunk_rows(run, chunk), gemm_chunk_rows(run, chunk),
-                             b->panels, run->weights->k_pad);
-    if (run->ours || b->error)
-        return;
-    void *const    *memory = b->memory[last];
-    dnnl_exec_arg_t args[4] = {{DNNL_ARG_SRC, memory[0]},
-                               {DNNL_ARG_WEIGHTS, memory[1]},
-                               {DNNL_ARG_DST, memory[2]},
-                               {DNNL_ARG_SCRATCHPAD, memory[3]}};
-    b->error = dnnl_memory_set_data_handle(memory[0], chunk_rows(run, chunk));
-    if (!b->error)
-        b->error = dnnl_primitive_execute(run->gemm[last][b->last_group]->primitive, b->stream,
-                                          4, args);
-    if (!b->error)
-        b->error = dnnl_stream_wait(b->stream);
+}
+
+void gemm_block(GemmBlock *b, int64_t chunk, float *y)
+{
+    const GemmRun *run = b->run;
+    bool           in_place = y && run->ours && gemm_block_cols(b) == b->cols;
+    b->c = in_place ? y + chunk * GEMM_ROWS * run->linear->n + b->first : b->memory;
+    b->ldc = in_place ? run->linear->n : b->cols;
+    if (run->one_row)
+        one_row(b);
+    else if (run->ours)
+        our_rows(b, chunk);
+    else if (!b->error)
+        b->error = gemm_call(&b->call[chunk == run->n_chunks - 1], chunk_rows(run, chunk));
 }
 
 int gemm_block_close(GemmBlock *b)
 {
-    for (int i = 0; i < 8; i++)
-        if (b->memory[i / 4][i % 4])
-            dnnl_memory_destroy(b->memory[i / 4][i % 4]);
-    if (b->stream)
-        dnnl_stream_destroy(b->stream);
+    for (int last = 0; last < 2; last++)
+        gemm_call_close(&b->call[last]);
     return b->error;
 }

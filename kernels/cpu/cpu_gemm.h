@@ -1,11 +1,11 @@
 /* cpu_gemm.h - products of up to 64 rows with panels of a weight matrix.
  *
- * From AVX-512 on oneDNN computes blocks of one shape, each called from one
- * thread, and the threads are ours: so what is summed in which order depends
- * neither on their number nor on the batch. Only the last chunk of rows is of
- * another shape, the next of 4, 8, 16, 32, 48, 64: these kernels of oneDNN sum
- * over K in one chain whatever the rows, which test_linear.c proves on the
- * machine it runs on. Older instruction sets use cpu_panel_isa.c.
+ * The kernels are ours (cpu_panel_isa.c), but for bf16 on processors that
+ * multiply tiles (AMX): there oneDNN computes blocks of one shape, each called
+ * from one thread. What is summed in which order depends neither on the number
+ * of threads, which are ours, nor on the batch: oneDNN's last chunk of rows is
+ * of another shape, the next of 4, 8, 16, 32, 48, 64, but these kernels too sum
+ * over K in one chain, which test_linear.c proves on the machine it runs on.
  *
  * Weights W [N,K] lie in panels of 64 outputs, padded with zeros:
  *   f32   [panels, k_pad, 64]        k_pad = K up to 16
@@ -58,8 +58,33 @@ static inline int64_t cpu_codes_block(int bits)
     return bits / 2 * PANEL;
 }
 
+/* --- oneDNN (cpu_gemm_onednn.c) --- */
+
 MUST_USE Status gemm_engine_open(CpuState *st);
 void            gemm_engine_close(CpuState *st);
+
+/* The product in bf16 of so many rows with so many panels; made once. */
+MUST_USE Status gemm_get(const Gemm **out, CpuState *st, int64_t n_rows, int64_t k_pad,
+                         int64_t n_panels);
+/* Has oneDNN a kernel for it that keeps our promise? */
+bool   gemm_is_there(const Gemm *g);
+size_t gemm_scratchpad(const Gemm *g);  // bytes
+
+/* One thread's: c = x panels, x given call by call. Returns an error of oneDNN, or 0; is to be
+ * closed in either case. */
+typedef struct {
+    const Gemm *gemm;
+    void       *stream, *memory[4];
+} GemmCall;
+
+int  gemm_call_open(GemmCall *call, const Gemm *g, void *c, const void *panels, void *pad);
+int  gemm_call(const GemmCall *call, const void *x);
+void gemm_call_close(GemmCall *call);
+
+/* ERR_DEVICE from a status of oneDNN. */
+MUST_USE Status gemm_error(int error, const char *what);
+
+/* --- blocks --- */
 
 /* One linear layer with rows waiting for it. Set up by gemm_run_open, then
  * read-only while threads compute blocks of it. */
@@ -69,7 +94,7 @@ typedef struct {
     const PanelIsa   *panel;
     const CodesIsa   *codes;
     bool              one_row;       // x of the operation has T == 1
-    bool              ours;          // no oneDNN: by cpu_panel_isa.c
+    bool              ours;          // by cpu_panel_isa.c, not by oneDNN
     bool              bf16;          // rows and panels of the product, else f32
     bool              unpack;        // threads make these panels: bf16 to f32, codes
     int64_t           n_rows, n_chunks;   // chunks of GEMM_ROWS
@@ -107,17 +132,20 @@ MUST_USE Status gemm_runs_open(GemmRun *runs, Backend *be, const LinearOut *outs
 typedef struct {
     const GemmRun *run;
     int            last_group;
-    float         *c;        // [GEMM_ROWS, cols], result of gemm_block
+    float         *c;        // result of gemm_block: rows ldc apart
+    int64_t        ldc;
     int64_t        cols;     // PANEL * panels, with padding past N
     int64_t        n_panels, first;  // number of the first column
     const void    *panels;
-    void          *stream, *memory[2][4];  // [last chunk of rows]
+    float         *memory;   // [GEMM_ROWS, cols] of the thread
+    GemmCall       call[2];  // [last chunk of rows], oneDNN
     int            error;    // of oneDNN, 0 none
 } GemmBlock;
 
 void gemm_block_open(GemmBlock *b, const GemmRun *run, int64_t group, int thread);
-/* Rows chunk * GEMM_ROWS ... to b->c. */
-void gemm_block(GemmBlock *b, int64_t chunk);
+/* Rows chunk * GEMM_ROWS ... to b->c: in y [n_rows,N] where they can be made there, else in the
+ * thread's memory, as where y is NULL. The bias is not added. */
+void gemm_block(GemmBlock *b, int64_t chunk, float *y);
 /* Returns b->error. */
 int  gemm_block_close(GemmBlock *b);
 
@@ -133,8 +161,5 @@ static inline int64_t gemm_block_cols(const GemmBlock *b)
     int64_t left = b->run->linear->n - b->first;
     return left < b->cols ? left : b->cols;
 }
-
-/* ERR_DEVICE from a status of oneDNN. */
-MUST_USE Status gemm_error(int error, const char *what);
 
 #endif

@@ -106,20 +106,20 @@ Status cpu_linear_rows(Backend *be, Linear *out, const RowReader *rows, const fl
     return OK;
 }
 
-/* Rows of the block's C that exist, to their place in y. */
-static void store(const GemmBlock *b, int64_t chunk, float *y)
+/* The block's columns of y: what was made there wants the bias only. */
+static void finish(const GemmBlock *b, int64_t chunk, float *y)
 {
     const Linear *w = b->run->linear;
     const float  *bias = w->bias.data;
     int64_t       cols = gemm_block_cols(b), rows = gemm_chunk_rows(b->run, chunk);
     for (int64_t i = 0; i < rows; i++) {
-        const float *c = b->c + i * b->cols;
+        const float *c = b->c + i * b->ldc;
         float       *to = y + (chunk * GEMM_ROWS + i) * w->n + b->first;
-        if (!bias)
-            memcpy(to, c, (size_t)cols * sizeof *to);
-        else
+        if (bias)
             for (int64_t n = 0; n < cols; n++)
                 to[n] = c[n] + bias[b->first + n];
+        else if (to != c)
+            memcpy(to, c, (size_t)cols * sizeof *to);
     }
 }
 
@@ -139,8 +139,8 @@ static int run_task(const GemmRun *runs, const LinearOut *outs, int64_t task)
     int64_t end = i64_min(first + TASK_CHUNKS, runs->n_chunks);
     gemm_block_open(&b, runs, task / n_strips(runs), omp_get_thread_num());
     for (int64_t chunk = first; chunk < end; chunk++) {
-        gemm_block(&b, chunk);
-        store(&b, chunk, outs->y->data);
+        gemm_block(&b, chunk, outs->y->data);
+        finish(&b, chunk, outs->y->data);
     }
     return gemm_block_close(&b);
 }

@@ -57,7 +57,7 @@ static int score_span(const Scores *s, const GemmRun *run, int64_t chunk, int64_
     for (int64_t g = first; g < i64_min(end, run->n_groups) && !error; g++) {
         GemmBlock b;
         gemm_block_open(&b, run, g, omp_get_thread_num());
-        gemm_block(&b, chunk);
+        gemm_block(&b, chunk, NULL);
         fold_block(s, &b, chunk, span);
         error = gemm_block_close(&b);
     }

@@ -169,10 +169,14 @@ double ref_worst(const float *a, const double *b, int64_t n)
 
 bool ref_next_isa(CpuIsa *isa)
 {
-    *isa = *isa == N_CPU_ISAS ? CPU_PLAIN : (CpuIsa)(*isa + 1);
-    if (*isa < N_CPU_ISAS && cpu_isa_force(*isa))
+    static int kind;   // of bf16, within AVX-512
+    bool       again = *isa == CPU_AVX512 && kind + 1 < N_CPU_BF16;
+    kind = again ? kind + 1 : 0;
+    *isa = *isa == N_CPU_ISAS ? CPU_PLAIN : again ? *isa : (CpuIsa)(*isa + 1);
+    if (*isa < N_CPU_ISAS && cpu_isa_force(*isa) && cpu_bf16_force((CpuBf16)kind))
         return true;
     cpu_isa_force(N_CPU_ISAS);
+    cpu_bf16_force(N_CPU_BF16);
     return false;
 }
 

@@ -31,8 +31,8 @@ Tensor ref_empty(Arena *a, int64_t T, int64_t C);
 /* Largest |a - b|; NaN if any is. */
 double ref_worst(const float *a, const double *b, int64_t n);
 
-/* REF_EACH_ISA(isa) { ... } runs for those this machine has, and ends with
- * the choice as it was. */
+/* REF_EACH_ISA(isa) { ... } runs for those this machine has, AVX-512 once for each way to multiply
+ * bf16, and ends with the choice as it was. */
 bool ref_next_isa(CpuIsa *isa);
 #define REF_EACH_ISA(isa) for (CpuIsa isa = N_CPU_ISAS; ref_next_isa(&isa);)
 

@@ -28,6 +28,17 @@ TEST(cpu_bf16_dot_agrees_with_the_compiler)
 #endif
 }
 
+TEST(cpu_bf16_can_be_forced)
+{
+    CpuBf16 best = cpu_bf16();
+    bool    dots = cpu_has_bf16_dot();
+    T_OK(cpu_bf16_force(CPU_BF16_NONE) && cpu_bf16() == CPU_BF16_NONE && !cpu_has_bf16_dot());
+    T_OK(cpu_bf16_force(CPU_BF16_DOTS) == dots && cpu_has_bf16_dot() == dots);
+    T_OK(cpu_bf16_force(CPU_BF16_TILES) == dots && cpu_has_bf16_dot() == dots);
+    T_OK(cpu_bf16_force(N_CPU_BF16) && cpu_bf16() == best);
+    T_OK(best != CPU_BF16_TILES || dots);
+}
+
 TEST(cpu_isa_can_be_forced_down_only)
 {
     CpuIsa best = cpu_isa();
