@@ -14,6 +14,7 @@
 
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/cpu_carve.h"
+#include "kernels/cpufeat.h"
 
 const AttnIsa *attn_isa(void)
 {
@@ -65,7 +66,8 @@ static Status plan(AttnCall *c, Arena *arena)
 static void place_scratch(AttnScratch *s, Carve *m, const AttnCall *c)
 {
     int64_t M = c->a->n_maps, rows = TILE_ROWS * c->n_rows;
-    CARVE(s->q, m, rows * c->d);
+    CARVE(s->q, m, rows * c->d_words);
+    CARVE(s->panel, m, c->per_word == 2 ? c->d * PANEL_KEYS : 0);
     CARVE(s->x, m, rows * TILE_KEYS);
     CARVE(s->o, m, rows * c->dv_pad);
     CARVE(s->keep, m, rows);
@@ -87,8 +89,8 @@ static void place(AttnCall *c, AttnScratch *s, int n_threads, Carve *m)
     const Attention *a = c->a;
     int64_t B = a->batch.n_sequences, rows = a->batch.start[B] * c->n_blocks * c->n_rows;
     CARVE(c->k_panels, m,
-          c->panel_start[B] * a->n_groups * c->n_key_maps * c->d * PANEL_KEYS);
-    CARVE(c->v_rows, m, a->n_groups * c->n_keys * c->dv_pad);
+          c->panel_start[B] * a->n_groups * c->n_key_maps * c->d_words * PANEL_KEYS);
+    CARVE(c->v_rows, m, a->n_groups * value_rows(c, B) * c->dv_pad);
     if (a->norm_eps >= 0 && a->norm_weight)
         CARVE(c->norm_weight, m, c->dv_pad);
     if (a->logit_bits < 16)
@@ -174,7 +176,7 @@ static Status attend(Backend *be, AttnCall *c, const Tensor *k, const Tensor *v)
     int n_threads = (int)i64_max(1, i64_min(be->n_threads, n_tiles));
     ARENA_NEW(s, &be->arena, n_threads);
     TRY(allocate(be, c, s, n_threads));
-    attn_pack(c, k->data, v->data, n_threads);
+    attn_pack(c, s, k->data, v->data, n_threads);
     if (c->a->window)
         clear_window(c);
     if (c->row_scale) {
@@ -199,6 +201,10 @@ Status cpu_attention(Backend *be, Tensor *out, const Tensor *q, const Tensor *k,
                   .share_isa = share_isa(),
                   .key_start = a->key_start ? a->key_start : a->batch.start,
                   .d = a->head_dim, .q = q->data, .out = out->data};
+    bool dots = a->dtype == DTYPE_BF16 && cpu_has_bf16_dot();
+    c.product = dots ? c.isa->dots : c.isa->product;
+    c.per_word = dots ? 2 : 1;
+    c.d_words = ceil_div(c.d, c.per_word);
     c.dv = a->value_dim ? a->value_dim : a->head_dim * a->n_maps;
     c.dv_pad = ceil_div(c.dv, PAD) * PAD;
     c.n_signals = noisy ? i64_max(a->n_signals, 1) : 1;

@@ -16,6 +16,7 @@
 
 #include "kernels/backend.h"
 #include "kernels/cpu/cpu_record.h"
+#include "kernels/cpu/cpu_words.h"
 #include "kernels/size.h"
 
 enum {
@@ -29,13 +30,6 @@ enum {
 };
 
 /* --- cpu_attn_isa.c, once an instruction set --- */
-
-/* C [rows,cols], A [rows,depth], B [depth,cols] and their strides. */
-typedef struct {
-    float       *c;
-    const float *a, *b;
-    int64_t      ldc, lda, ldb;
-} Product;
 
 /* A softmax row in progress: exp(x - top) so far sums to sum. */
 typedef struct {
@@ -51,15 +45,20 @@ typedef struct {
     const float *norm_weight;   // padded, or NULL
 } HeadFinish;
 
+typedef void AttnProduct(const Product *p, int64_t rows, int64_t cols, int64_t depth,
+                         const float *keep, float scale);
+
 typedef struct {
     /* C = keep[row] * C + A B; keep NULL: C = scale * (A B). cols % PAD == 0.
-     * Each output is one chain over depth, in order. */
-    void (*product)(const Product *p, int64_t rows, int64_t cols, int64_t depth,
-                    const float *keep, float scale);
+     * Each output is one chain over depth, in order. Of words of f32, and of pairs of bf16:
+     * dots and half are NULL where cpu_has_bf16_dot() is never true. */
+    AttnProduct *product, *dots;
+    /* C = keep[row] * C + A B, depth 1, of the half of words that mask leaves. */
+    void (*half)(const Product *p, int64_t rows, int64_t cols, const float *keep, Word mask);
     /* x[0..n) -> exp(x - top), n >= 1, with room up to the next PAD. Returns
      * what older sums must be multiplied by. bf16 rounds the weights left in
-     * x, not those summed. */
-    float (*softmax)(float *x, int64_t n, SoftmaxRow *row, bool bf16);
+     * x, not those summed; halves, not after x in memory, if not NULL takes them instead. */
+    float (*softmax)(float *x, int64_t n, SoftmaxRow *row, bool bf16, uint16_t *halves);
     /* p = exp(x - top), both with room up to the next PAD. */
     void (*weights)(float *p, const float *x, int64_t n, float top);
     /* Bits of the largest magnitude; above those of infinity if NaN is there. */
@@ -105,7 +104,9 @@ typedef struct {
     const RecordIsa *record_isa;
     const ShareIsa  *share_isa;
     const int32_t   *key_start;     // [n_sequences + 1]
-    int64_t          d, dv, dv_pad;
+    AttnProduct     *product;       // of words that hold
+    int64_t          per_word;      //   1 number or 2, along the head's dims and along keys
+    int64_t          d, d_words, dv, dv_pad;
     int64_t          n_signals;     // heads of a block
     int64_t          n_blocks;      // B
     int64_t          n_rows;        // R: maps of a block, n_signals and the noise
@@ -116,8 +117,8 @@ typedef struct {
     float           *norm_weight;   // [dv_pad] or NULL
 
     /* Packed once a call (cpu_attention_pack.c). */
-    float           *k_panels;      // [panels,G,K,d,PANEL_KEYS]
-    float           *v_rows;        // [G,S,dv_pad]
+    Word            *k_panels;      // [panels,G,K,d_words,PANEL_KEYS]
+    Word            *v_rows;        // [G,panels,PANEL_KEYS / per_word,dv_pad]
     int64_t         *panel_start;   // [n_sequences + 1]
     int64_t          n_keys;        // S of all sequences
     int64_t          longest;       // S of the longest
@@ -155,8 +156,9 @@ typedef struct {
 
 /* Memory of one thread. */
 typedef struct {
-    float       *q;        // [R,TILE_ROWS,d]
-    float       *x;        // [TILE_ROWS*R,TILE_KEYS] logits, then weights
+    Word        *q;        // [R,TILE_ROWS,d_words]
+    float       *panel;    // [d,PANEL_KEYS] on its way to words
+    float       *x;        // [TILE_ROWS*R,TILE_KEYS] logits, then words of weights
     float       *o;        // [TILE_ROWS*R,dv_pad]
     float       *keep;     // [TILE_ROWS*R]
     SoftmaxRow  *softmax;  // [TILE_ROWS*R]
@@ -187,6 +189,18 @@ static inline TileKeys tile_keys(const AttnCall *c, const AttnTile *t, int64_t i
 static inline int64_t tile_first_key(const AttnCall *c, const AttnTile *t, int64_t i)
 {
     return i64_max(tile_allowed(t, i, 0) - c->reach, 0) / TILE_KEYS * TILE_KEYS;
+}
+
+/* Rows of words of a group's values of all sequences, and where those of one begin. */
+static inline int64_t value_rows(const AttnCall *c, int64_t sequence)
+{
+    return c->panel_start[sequence] * (PANEL_KEYS / c->per_word);
+}
+
+/* The words of a row of weights. */
+static inline Word *words_of(float *x)
+{
+    return (Word *)x;
 }
 
 /* The tile's row i, map m, among all rows of the call. */
@@ -221,12 +235,17 @@ static inline double lambda_of(const AttnCall *c, const AttnTile *t, int64_t i, 
 void attn_pad_norm_weight(const AttnCall *c);
 
 /* cpu_attention_pack.c */
-/* panel [d,PANEL_KEYS] of n <= PANEL_KEYS keys of one map of a group, the first at k; 0 for
- * those that are missing. row [dv_pad] of a group's value at v. */
-void attn_pack_keys(const AttnCall *c, float *panel, const float *k, int64_t n);
-void attn_pack_value(const AttnCall *c, float *row, const float *v);
+/* A row of d numbers as words. */
+void attn_pack_query(const AttnCall *c, Word *to, const float *q);
+/* panel [d_words,PANEL_KEYS] of n <= PANEL_KEYS keys of one map of a group, the first at k; 0 for
+ * those that are missing. scratch [d,PANEL_KEYS], may be the panel. */
+void attn_pack_keys(const AttnCall *c, Word *panel, float *scratch, const float *k, int64_t n);
+/* rows [dv_pad] of words of n values of a group, the first at v, which stands at the beginning
+ * of a word. */
+void attn_pack_values(const AttnCall *c, Word *rows, const float *v, int64_t n);
 /* All of the call. */
-void attn_pack(const AttnCall *c, const float *k, const float *v, int n_threads);
+void attn_pack(const AttnCall *c, AttnScratch *threads, const float *k, const float *v,
+               int n_threads);
 
 /* cpu_attention_tile.c */
 void attn_load_queries(const AttnCall *c, const AttnTile *t, AttnScratch *s);
@@ -235,6 +254,21 @@ void attn_load_queries(const AttnCall *c, const AttnTile *t, AttnScratch *s);
 void attn_logits(const AttnCall *c, const AttnTile *t, AttnScratch *s, TileRows rows,
                  int64_t key);
 void attn_tile(const AttnCall *c, const AttnTile *t, AttnScratch *s);
+
+/* A row of the logits of TILE_KEYS keys to weights, of those keys that it sees; what lies before
+ * and after them, up to the next PAD, is overwritten. Returns what older sums must be multiplied
+ * by. */
+float attn_weigh(const AttnCall *c, float *x, TileKeys k, SoftmaxRow *row);
+
+/* o [rows,dv_pad] = keep o + weights v: rows of weights as attn_weigh leaves them, values of
+ * the same keys. keep is then 1. */
+typedef struct {
+    float      *o, *keep, *x;
+    const Word *v;
+    int64_t     rows, ldx;
+} AttnValues;
+
+void attn_add_values(const AttnCall *c, const AttnValues *a, TileKeys k);
 
 /* cpu_attention_step.c: calls with one query a sequence of which only `out` is wanted, a
  * step of generation. The bits are those of the tiles. */

@@ -1,12 +1,14 @@
-/* cpu_attention_pack.c - keys and values as the products of attention read them.
- * k         [S,G*K,d] -> k_panels [panels,G,K,d,PANEL_KEYS]: 64 keys of one
+/* cpu_attention_pack.c - queries, keys and values as the products of attention read them, in
+ * words (cpu_words.h): of f32, or of pairs of bf16 along what is summed.
+ * k         [S,G*K,d] -> k_panels [panels,G,K,d_words,PANEL_KEYS]: 64 keys of one
  *           sequence side by side, transposed; what is missing is 0
- * v         [S,G,dv] -> v_rows [G,S,dv_pad]: columns of 0 up to the padding
- * cost      8 bytes a number, once a call; every tile of T reads them again. Keys
+ * v         [S,G,dv] -> v_rows [G,S / per_word,dv_pad]: columns of 0 up to the padding
+ * cost      8 or 6 bytes a number, once a call; every tile of T reads them again. Panels
  *           out of every query's reach are left out: a step of generation with a
  *           window does not pay for its whole cache
  * sums      none; with BF16 the copies are rounded
  * test      tests/kernels/test_attention.c, ragged d and S */
+#include <omp.h>
 #include <string.h>
 
 #include "kernels/cpu/cpu_attention.h"
@@ -49,39 +51,76 @@ static void pack_panel(float *panel, const float *k, int64_t ld, int64_t n, int6
             panel[i * PANEL_KEYS + j] = k[j * ld + i];
 }
 
-void attn_pack_keys(const AttnCall *c, float *panel, const float *k, int64_t n)
+void attn_pack_query(const AttnCall *c, Word *to, const float *q)
 {
-    pack_panel(panel, k, c->a->n_groups * c->n_key_maps * c->d, n, c->d);
-    if (c->a->dtype == DTYPE_BF16)
-        cpu_rows()->round_to_bf16(panel, panel, c->d * PANEL_KEYS);
+    if (c->per_word == 2) {
+        to[c->d_words - 1] = 0;
+        cpu_rows()->round_bf16((uint16_t *)(void *)to, q, c->d);
+    } else if (c->a->dtype == DTYPE_BF16) {
+        cpu_rows()->round_to_bf16((float *)(void *)to, q, c->d);
+    } else {
+        memcpy(to, q, (size_t)c->d * sizeof *to);
+    }
 }
 
-void attn_pack_value(const AttnCall *c, float *row, const float *v)
+/* y [n] = pairs of numbers of two rows; high NULL: zeros. */
+static void pair_rows(Word *y, const float *low, const float *high, int64_t n)
 {
-    if (c->a->dtype == DTYPE_BF16)
-        cpu_rows()->round_to_bf16(row, v, c->dv);
-    else
-        memcpy(row, v, (size_t)c->dv * sizeof *row);
-    memset(row + c->dv, 0, (size_t)(c->dv_pad - c->dv) * sizeof *row);
+    static const float ZEROS[PANEL_KEYS];
+    int64_t step = high ? n : PANEL_KEYS;
+    for (int64_t i = 0; i < n; i += step)
+        cpu_rows()->pair_bf16(y + i, low + i, high ? high : ZEROS, i64_min(n - i, step));
+}
+
+void attn_pack_keys(const AttnCall *c, Word *panel, float *scratch, const float *k, int64_t n)
+{
+    int64_t ld = c->a->n_groups * c->n_key_maps * c->d, d = c->d;
+    float  *floats = c->per_word == 2 ? scratch : (float *)(void *)panel;
+    pack_panel(floats, k, ld, n, d);
+    for (int64_t i = 0; c->per_word == 2 && i < d; i += 2)
+        pair_rows(panel + i / 2 * PANEL_KEYS, floats + i * PANEL_KEYS,
+                  i + 1 < d ? floats + (i + 1) * PANEL_KEYS : NULL, PANEL_KEYS);
+    if (c->per_word == 1 && c->a->dtype == DTYPE_BF16)
+        cpu_rows()->round_to_bf16(floats, floats, d * PANEL_KEYS);
+}
+
+void attn_pack_values(const AttnCall *c, Word *rows, const float *v, int64_t n)
+{
+    int64_t dv = c->dv, ld = c->a->n_groups * dv;
+    for (int64_t i = 0; i < n; i += c->per_word, v += c->per_word * ld, rows += c->dv_pad) {
+        if (c->per_word == 2)
+            pair_rows(rows, v, i + 1 < n ? v + ld : NULL, dv);
+        else if (c->a->dtype == DTYPE_BF16)
+            cpu_rows()->round_to_bf16((float *)(void *)rows, v, dv);
+        else
+            memcpy(rows, v, (size_t)dv * sizeof *rows);
+        memset(rows + dv, 0, (size_t)(c->dv_pad - dv) * sizeof *rows);
+    }
 }
 
 /* Panel p of the sequence, of all groups and maps. */
-static void pack_keys(const AttnCall *c, const float *k, int64_t sequence, int64_t p)
+static void pack_keys(const AttnCall *c, float *scratch, const float *k, int64_t sequence,
+                      int64_t p)
 {
     int64_t n_heads = c->a->n_groups * c->n_key_maps, ld = n_heads * c->d;
     int64_t key = c->key_start[sequence] + p * PANEL_KEYS;
     int64_t n = i64_min(c->key_start[sequence + 1] - key, PANEL_KEYS);
-    int64_t floats = c->d * PANEL_KEYS;
-    float *panel = c->k_panels + (c->panel_start[sequence] + p) * n_heads * floats;
+    int64_t words = c->d_words * PANEL_KEYS;
+    Word   *panel = c->k_panels + (c->panel_start[sequence] + p) * n_heads * words;
     for (int64_t h = 0; h < n_heads; h++)
-        attn_pack_keys(c, panel + h * floats, k + key * ld + h * c->d, n);
+        attn_pack_keys(c, panel + h * words, scratch, k + key * ld + h * c->d, n);
 }
 
-static void pack_values(const AttnCall *c, const float *v, int64_t key)
+/* The values of the same keys, of all groups. */
+static void pack_values(const AttnCall *c, const float *v, int64_t sequence, int64_t p)
 {
-    const float *from = v + key * c->a->n_groups * c->dv;
+    int64_t rows = value_rows(c, c->a->batch.n_sequences);
+    int64_t row = value_rows(c, sequence) + p * (PANEL_KEYS / c->per_word);
+    int64_t key = c->key_start[sequence] + p * PANEL_KEYS;
+    int64_t n = i64_min(c->key_start[sequence + 1] - key, PANEL_KEYS);
     for (int64_t g = 0; g < c->a->n_groups; g++)
-        attn_pack_value(c, c->v_rows + (g * c->n_keys + key) * c->dv_pad, from + g * c->dv);
+        attn_pack_values(c, c->v_rows + (g * rows + row) * c->dv_pad,
+                         v + (key * c->a->n_groups + g) * c->dv, n);
 }
 
 /* The first key of the sequence that its first query sees. */
@@ -92,17 +131,18 @@ static int64_t first_key(const AttnCall *c, int64_t sequence)
     return i64_max(position + 1 - c->reach, 0);
 }
 
-void attn_pack(const AttnCall *c, const float *k, const float *v, int n_threads)
+void attn_pack(const AttnCall *c, AttnScratch *threads, const float *k, const float *v,
+               int n_threads)
 {
     int64_t n_sequences = c->a->batch.n_sequences;
 #pragma omp parallel num_threads(n_threads)
     for (int64_t b = 0; b < n_sequences; b++) {
-        int64_t first = first_key(c, b), n = c->panel_start[b + 1] - c->panel_start[b];
+        float  *scratch = threads[omp_get_thread_num()].panel;
+        int64_t n = c->panel_start[b + 1] - c->panel_start[b];
 #pragma omp for schedule(static) nowait
-        for (int64_t p = first / PANEL_KEYS; p < n; p++)
-            pack_keys(c, k, b, p);
-#pragma omp for schedule(static) nowait
-        for (int64_t key = c->key_start[b] + first; key < c->key_start[b + 1]; key++)
-            pack_values(c, v, key);
+        for (int64_t p = first_key(c, b) / PANEL_KEYS; p < n; p++) {
+            pack_keys(c, scratch, k, b, p);
+            pack_values(c, v, b, p);
+        }
     }
 }

@@ -31,10 +31,11 @@ typedef struct {
 
 /* Memory of one thread. */
 typedef struct {
-    float      *q;        // [rows,d]
-    float      *k;        // [d,PANEL_KEYS]
-    float      *v;        // [TILE_KEYS,dv_pad]
-    float      *x;        // [rows,TILE_KEYS] logits, then weights
+    Word       *q;        // [rows,d_words]
+    Word       *k;        // [d_words,PANEL_KEYS]
+    float      *panel;    // [d,PANEL_KEYS] on its way there
+    Word       *v;        // [TILE_KEYS / per_word,dv_pad]
+    float      *x;        // [rows,TILE_KEYS] logits, then words of weights
     float      *o;        // [rows,dv_pad]
     float      *keep;     // [rows]
     SoftmaxRow *softmax;  // [rows]
@@ -70,10 +71,8 @@ static void begin(const Step *st, StepScratch *s)
 {
     const AttnCall *c = st->c;
     const float    *q = c->q + st->first_row * c->d;
-    if (c->a->dtype == DTYPE_BF16)
-        cpu_rows()->round_to_bf16(s->q, q, st->n_rows * c->d);
-    else
-        memcpy(s->q, q, (size_t)(st->n_rows * c->d) * sizeof *q);
+    for (int64_t r = 0; r < st->n_rows; r++)
+        attn_pack_query(c, s->q + r * c->d_words, q + r * c->d);
     memset(s->o, 0, (size_t)(st->n_rows * c->dv_pad) * sizeof *s->o);
     for (int64_t r = 0; r < st->n_rows; r++)
         s->softmax[r] = (SoftmaxRow){-INFINITY, 0};
@@ -100,45 +99,38 @@ static void map_logits(const Step *st, StepScratch *s, int64_t map, int64_t key,
         const float *from = keys + (key + j) * st->ldk;
         prefetch(from + n * st->ldk, st->ldk, i64_min(st->n_keys - key - j - n, PANEL_KEYS),
                  c->d);
-        attn_pack_keys(c, s->k, from, n);
+        attn_pack_keys(c, s->k, s->panel, from, n);
         for (int64_t m = 0; m < c->n_rows; m++) {
             if (c->n_key_maps == 2 && map_of(c, m) != map)
                 continue;
             Product p = {.c = s->x + m * TILE_KEYS + j, .ldc = c->n_rows * TILE_KEYS,
-                         .a = s->q + m * c->d, .lda = c->n_rows * c->d,
+                         .a = s->q + m * c->d_words, .lda = c->n_rows * c->d_words,
                          .b = s->k, .ldb = PANEL_KEYS};
-            c->isa->product(&p, st->n_rows / c->n_rows, ceil_div(n, PAD) * PAD, c->d, NULL,
-                            c->a->scale);
+            c->product(&p, st->n_rows / c->n_rows, ceil_div(n, PAD) * PAD, c->d_words, NULL,
+                       c->a->scale);
         }
     }
 }
 
-/* What is out of reach at the begin is masked up to a whole PAD. */
 static void weigh(const Step *st, StepScratch *s, TileKeys k)
 {
-    int64_t first = k.from / PAD * PAD;
-    for (int64_t r = 0; r < st->n_rows; r++) {
-        float *x = s->x + r * TILE_KEYS + first;
-        for (int64_t j = first; j < k.from; j++)
-            x[j - first] = -INFINITY;
-        s->keep[r] = st->c->isa->softmax(x, k.end - first, &s->softmax[r],
-                                         st->c->a->dtype == DTYPE_BF16);
-    }
+    for (int64_t r = 0; r < st->n_rows; r++)
+        s->keep[r] = attn_weigh(st->c, s->x + r * TILE_KEYS, k, &s->softmax[r]);
 }
 
 static void add_values(const Step *st, StepScratch *s, int64_t key, TileKeys k)
 {
     const AttnCall *c = st->c;
-    int64_t         ld = c->dv_pad;
-    for (int64_t j = k.from; j < k.end; j++) {
+    int64_t         n = c->per_word;
+    for (int64_t j = k.from / n * n; j < k.end; j += n) {
         const float *from = st->v + (key + j) * st->ldv;
-        if (key + j + AHEAD < st->n_keys)
-            prefetch(from + AHEAD * st->ldv, 0, 1, c->dv);
-        attn_pack_value(c, s->v + j * ld, from);
+        if (key + j + AHEAD + n <= st->n_keys)
+            prefetch(from + AHEAD * st->ldv, st->ldv, n, c->dv);
+        attn_pack_values(c, s->v + j / n * c->dv_pad, from, i64_min(k.end - j, n));
     }
-    Product p = {.c = s->o, .ldc = ld, .a = s->x + k.from, .lda = TILE_KEYS,
-                 .b = s->v + k.from * ld, .ldb = ld};
-    c->isa->product(&p, st->n_rows, ld, k.end - k.from, s->keep, 1);
+    AttnValues a = {.o = s->o, .keep = s->keep, .x = s->x, .ldx = TILE_KEYS, .v = s->v,
+                    .rows = st->n_rows};
+    attn_add_values(c, &a, k);
 }
 
 static void finish(const Step *st, StepScratch *s)
@@ -184,9 +176,10 @@ static void place(StepScratch *s, float **norm_weight, const AttnCall *c, int n_
     if (c->a->norm_eps >= 0 && c->a->norm_weight)
         CARVE(*norm_weight, m, c->dv_pad);
     for (int i = 0; i < n_threads; i++, s++) {
-        CARVE(s->q, m, rows * c->d);
-        CARVE(s->k, m, PANEL_KEYS * c->d);
-        CARVE(s->v, m, TILE_KEYS * c->dv_pad);
+        CARVE(s->q, m, rows * c->d_words);
+        CARVE(s->k, m, PANEL_KEYS * c->d_words);
+        CARVE(s->panel, m, c->per_word == 2 ? c->d * PANEL_KEYS : 0);
+        CARVE(s->v, m, TILE_KEYS / c->per_word * c->dv_pad);
         CARVE(s->x, m, rows * TILE_KEYS);
         CARVE(s->o, m, rows * c->dv_pad);
         CARVE(s->keep, m, rows);

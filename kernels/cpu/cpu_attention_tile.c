@@ -3,7 +3,7 @@
  * shapes    up to TILE_ROWS queries; q gathered, k and v packed
  * cost      2 R (d + dv) flops a query, block of heads and allowed key, in blocks
  *           of GROUP_ROWS x PANEL_KEYS; blocks above the diagonal and out of reach
- *           are skipped
+ *           are skipped. In bf16 by pairs where the processor multiplies these
  * sums      f32, a chain over d a logit and a chain over keys an output, begun
  *           again from a multiple when the running maximum rises; their order
  *           depends on TILE_KEYS, never on TILE_ROWS or the threads
@@ -13,28 +13,21 @@
 #include <string.h>
 
 #include "kernels/cpu/cpu_attention.h"
-#include "kernels/cpu/cpu_backend.h"
 
 void attn_load_queries(const AttnCall *c, const AttnTile *t, AttnScratch *s)
 {
-    int64_t d = c->d;
     for (int64_t m = 0; m < c->n_rows; m++)
-        for (int64_t i = 0; i < t->n_rows; i++) {
-            const float *from = c->q + call_row(c, t, i, m) * d;
-            float *to = s->q + (m * TILE_ROWS + i) * d;
-            if (c->a->dtype == DTYPE_BF16)
-                cpu_rows()->round_to_bf16(to, from, d);
-            else
-                memcpy(to, from, (size_t)d * sizeof *to);
-        }
+        for (int64_t i = 0; i < t->n_rows; i++)
+            attn_pack_query(c, s->q + (m * TILE_ROWS + i) * c->d_words,
+                            c->q + call_row(c, t, i, m) * c->d);
 }
 
-static const float *key_panel(const AttnCall *c, const AttnTile *t, int64_t key, int64_t m)
+static const Word *key_panel(const AttnCall *c, const AttnTile *t, int64_t key, int64_t m)
 {
     int64_t p = c->panel_start[t->sequence] + key / PANEL_KEYS;
     int64_t of = c->n_key_maps == 2 ? map_of(c, m) : 0;
     return c->k_panels +
-           ((p * c->a->n_groups + t->group) * c->n_key_maps + of) * c->d * PANEL_KEYS;
+           ((p * c->a->n_groups + t->group) * c->n_key_maps + of) * c->d_words * PANEL_KEYS;
 }
 
 /* n <= GROUP_ROWS queries against the keys from their first one's first to their last
@@ -50,10 +43,10 @@ static void group_logits(const AttnCall *c, const AttnTile *t, AttnScratch *s, T
             int64_t cols = i64_min(ceil_div(end - j, PAD) * PAD, PANEL_KEYS);
             Product p = {.c = s->x + (rows.first * R + m) * TILE_KEYS + j,
                          .ldc = rows.step * R * TILE_KEYS,
-                         .a = s->q + (m * TILE_ROWS + rows.first) * c->d,
-                         .lda = rows.step * c->d,
+                         .a = s->q + (m * TILE_ROWS + rows.first) * c->d_words,
+                         .lda = rows.step * c->d_words,
                          .b = key_panel(c, t, key + j, m), .ldb = PANEL_KEYS};
-            c->isa->product(&p, rows.n, cols, c->d, NULL, c->a->scale);
+            c->product(&p, rows.n, cols, c->d_words, NULL, c->a->scale);
         }
 }
 
@@ -65,21 +58,27 @@ void attn_logits(const AttnCall *c, const AttnTile *t, AttnScratch *s, TileRows 
                                          i64_min(rows.n - i, GROUP_ROWS), rows.step}, key);
 }
 
-/* The logits k of row r of the tile to weights. They begin with a whole PAD: what is
- * out of reach there is masked, after the rounding. */
+/* They begin with a whole PAD: what is out of reach there is masked. */
+float attn_weigh(const AttnCall *c, float *x, TileKeys k, SoftmaxRow *row)
+{
+    int64_t   first = k.from / PAD * PAD;
+    uint16_t *halves = c->per_word == 2 ? (uint16_t *)(void *)x + first : NULL;
+    for (int64_t j = first; j < k.from; j++)
+        x[j] = -INFINITY;
+    return c->isa->softmax(x + first, k.end - first, row, c->a->dtype == DTYPE_BF16, halves);
+}
+
+/* The logits k of row r of the tile to weights, quantized on the way. */
 static void weigh_row(const AttnCall *c, const AttnTile *t, AttnScratch *s, int64_t r,
                       TileKeys k)
 {
     int64_t first = k.from / PAD * PAD;
-    float *x = s->x + r * TILE_KEYS + first;
+    float  *x = s->x + r * TILE_KEYS;
     if (c->row_scale)
-        c->isa->quantize(x, k.end - first,
+        c->isa->quantize(x + first, k.end - first,
                          c->row_scale[call_row(c, t, r / c->n_rows, r % c->n_rows)],
                          attn_code_limit(c->a->logit_bits));
-    for (int64_t j = first; j < k.from; j++)
-        x[j - first] = -INFINITY;
-    s->keep[r] = c->isa->softmax(x, k.end - first, &s->softmax[r],
-                                 c->a->dtype == DTYPE_BF16);
+    s->keep[r] = attn_weigh(c, x, k, &s->softmax[r]);
 }
 
 /* Rows of logits to rows of weights, recorded and quantized on the way. */
@@ -96,17 +95,42 @@ static void weigh_rows(const AttnCall *c, const AttnTile *t, AttnScratch *s, int
     }
 }
 
-/* o = keep o + weights v for rows r .. r + n of the tile and keys k; keep is then 1. */
+/* --- values --- */
+
+/* Words `from` .. `end` of weights and values; half: of their one word, what it leaves. */
+static void add_words(const AttnCall *c, const AttnValues *a, int64_t from, int64_t end, Word half)
+{
+    int64_t ld = c->dv_pad;
+    Product p = {a->o, words_of(a->x) + from, a->v + from * ld, ld, a->ldx, ld};
+    if (from >= end)
+        return;
+    if (half)
+        c->isa->half(&p, a->rows, ld, a->keep, half);
+    else
+        c->product(&p, a->rows, ld, end - from, a->keep, 1);
+    for (int64_t i = 0; i < a->rows; i++)
+        a->keep[i] = 1;
+}
+
+void attn_add_values(const AttnCall *c, const AttnValues *a, TileKeys k)
+{
+    int64_t n = c->per_word, first = ceil_div(k.from, n), end = k.end / n;
+    if (first * n > k.from)
+        add_words(c, a, first - 1, first, ~(Word)LOW_HALF);
+    add_words(c, a, first, end, 0);
+    if (end * n < k.end)
+        add_words(c, a, end, end + 1, LOW_HALF);
+}
+
 static void rows_values(const AttnCall *c, const AttnTile *t, AttnScratch *s, int64_t r,
                         int64_t n, int64_t key, TileKeys k)
 {
-    int64_t ld = c->dv_pad;
-    int64_t row = t->group * c->n_keys + c->key_start[t->sequence] + key + k.from;
-    Product p = {.c = s->o + r * ld, .ldc = ld, .a = s->x + r * TILE_KEYS + k.from,
-                 .lda = TILE_KEYS, .b = c->v_rows + row * ld, .ldb = ld};
-    c->isa->product(&p, n, ld, k.end - k.from, s->keep + r, 1);
-    for (int64_t i = 0; i < n; i++)
-        s->keep[r + i] = 1;
+    int64_t    row = t->group * value_rows(c, c->a->batch.n_sequences) +
+                     value_rows(c, t->sequence) + key / c->per_word;
+    AttnValues a = {.o = s->o + r * c->dv_pad, .keep = s->keep + r,
+                    .x = s->x + r * TILE_KEYS, .ldx = TILE_KEYS, .rows = n,
+                    .v = c->v_rows + row * c->dv_pad};
+    attn_add_values(c, &a, k);
 }
 
 /* Row by row: of the keys that each sees, those within k. */
@@ -121,14 +145,16 @@ static void single_values(const AttnCall *c, const AttnTile *t, AttnScratch *s, 
     }
 }
 
-/* The keys that all of the rows see at once, the few before and after row by row: 0 times
- * the infinity of a key that is not seen is NaN. Of any row the keys come in order. */
+/* The keys that all of the rows see at once, in whole words, the few before and after row by
+ * row: 0 times the infinity of a key that is not seen is NaN. Of any row the keys come in
+ * order, and which share a word does not depend on the others. */
 static void group_values(const AttnCall *c, const AttnTile *t, AttnScratch *s, int64_t r,
                          int64_t n, int64_t key)
 {
     TileKeys first = tile_keys(c, t, r / c->n_rows, key);
     TileKeys last = tile_keys(c, t, (r + n - 1) / c->n_rows, key);
-    TileKeys all = {last.from, i64_max(first.end, last.from)};
+    int64_t  from = ceil_div(last.from, c->per_word) * c->per_word;
+    TileKeys all = {from, i64_max(first.end / c->per_word * c->per_word, from)};
     if (first.from < all.from)
         single_values(c, t, s, r, n, key, (TileKeys){first.from, all.from});
     if (all.from < all.end)

@@ -1,8 +1,8 @@
 /* cpu_attn_isa.c - the arithmetic of attention tiles, once an instruction set.
- * product   C = A B in blocks of registers, both for q k^T and for weights v
+ * product   C = A B in tiles (cpu_tile.h), both for q k^T and for weights v; dots the same of
+ *           pairs of bf16, half of one half of such
  * softmax   one pass a row: maximum, exp, sum
  * shapes    widths padded to 16 floats; any number of rows, any depth
- * cost      product: 24 fused multiply-adds for 10 loads (avx512)
  * sums      a product is one chain over depth an output; others 16 lanes
  * NaN       stays NaN everywhere
  * test      tests/kernels/test_attention.c, each instruction set */
@@ -11,103 +11,43 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/cpu/cpu_tile.h"
 #include "kernels/cpu/cpu_vec_math.h"
 #include "kernels/cpu/cpu_vec_round.h"
 #include "kernels/half.h"
 
-/* Registers: MR x NV sums, NV of b, one of a; 32 with avx512, else 16. */
-#if DQ_ISA_avx512
-enum { MR_MAX = 6, NV_MAX = 4 };
-#elif DQ_ISA_avx2
-enum { MR_MAX = 6, NV_MAX = 2 };
-#else
-enum { MR_MAX = 4, NV_MAX = 2 };
-#endif
 enum { LANES = 16, LANE_VECS = LANES / VEC };
 
 /* --- product --- */
 
-/* MR and NV are constants where this is inlined: the loops over them unroll and
- * sum[][] lives in registers. */
-ALWAYS void block(int MR, int NV, const Product *product, int64_t depth, const float *keep,
-                  float scale)
-{
-    const Product copy = *product, *p = &copy;  // stores to c cannot change it
-    Vec sum[MR_MAX][NV_MAX];
-#pragma GCC unroll 6
-    for (int i = 0; i < MR; i++)
-#pragma GCC unroll 4
-        for (int j = 0; j < NV; j++)
-            sum[i][j] = keep ? vec_load(p->c + i * p->ldc + j * VEC) * vec_all(keep[i])
-                             : vec_all(0);
-    const float *b = p->b;
-    for (int64_t k = 0; k < depth; k++, b += p->ldb) {
-        Vec right[NV_MAX];
-#pragma GCC unroll 4
-        for (int j = 0; j < NV; j++)
-            right[j] = vec_load(b + j * VEC);
-#pragma GCC unroll 6
-        for (int i = 0; i < MR; i++) {
-            Vec left = vec_all(p->a[i * p->lda + k]);
-#pragma GCC unroll 4
-            for (int j = 0; j < NV; j++)
-                sum[i][j] = vec_fma(left, right[j], sum[i][j]);
-        }
-    }
-#pragma GCC unroll 6
-    for (int i = 0; i < MR; i++)
-#pragma GCC unroll 4
-        for (int j = 0; j < NV; j++)
-            vec_store(p->c + i * p->ldc + j * VEC,
-                      keep ? sum[i][j] : sum[i][j] * vec_all(scale));
-}
-
-#define BLOCK(MR, NV)                                                              \
-    static void block_##MR##_##NV(const Product *p, int64_t depth, const float *k, \
-                                  float scale)                                     \
-    {                                                                              \
-        if (k)                                                                     \
-            block(MR, NV, p, depth, k, scale);                                     \
-        else                                                                       \
-            block(MR, NV, p, depth, NULL, scale);                                  \
-    }
-#if DQ_ISA_avx512
-#define BLOCKS(MR) BLOCK(MR, 1) BLOCK(MR, 2) BLOCK(MR, 3) BLOCK(MR, 4)
-#define ROW(MR) {block_##MR##_1, block_##MR##_2, block_##MR##_3, block_##MR##_4}
-#else
-#define BLOCKS(MR) BLOCK(MR, 1) BLOCK(MR, 2)
-#define ROW(MR) {block_##MR##_1, block_##MR##_2}
-#endif
-BLOCKS(1) BLOCKS(2) BLOCKS(3) BLOCKS(4)
-#if DQ_ISA_avx512 || DQ_ISA_avx2
-BLOCKS(5) BLOCKS(6)
-#endif
-
-typedef void (*BlockFn)(const Product *, int64_t, const float *, float);
-
-static const BlockFn BLOCK_OF[MR_MAX][NV_MAX] = {
-    ROW(1), ROW(2), ROW(3), ROW(4),
-#if DQ_ISA_avx512 || DQ_ISA_avx2
-    ROW(5), ROW(6),
-#endif
-};
-
 static void product(const Product *p, int64_t rows, int64_t cols, int64_t depth,
                     const float *keep, float scale)
 {
-    int64_t vecs = cols / VEC;
-    for (int64_t j = 0, nv; j < vecs; j += nv) {
-        nv = vecs - j < NV_MAX ? vecs - j : NV_MAX;
-        for (int64_t i = 0, mr; i < rows; i += mr) {
-            mr = rows - i < MR_MAX ? rows - i : MR_MAX;
-            Product part = *p;
-            part.c += i * p->ldc + j * VEC;
-            part.a += i * p->lda;
-            part.b += j * VEC;
-            BLOCK_OF[mr - 1][nv - 1](&part, depth, keep ? keep + i : NULL, scale);
-        }
-    }
+    tiles(*p, rows, cols, depth, keep, scale, step_f32);
 }
+
+#if DQ_ISA_avx512
+DOTS static void dots(const Product *p, int64_t rows, int64_t cols, int64_t depth,
+                      const float *keep, float scale)
+{
+    tiles(*p, rows, cols, depth, keep, scale, step_bf16);
+}
+
+/* What the other half of b holds is not looked at: 0 times infinity is NaN. */
+DOTS static void half_dots(const Product *p, int64_t rows, int64_t cols, const float *keep,
+                           Word mask)
+{
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < cols; j += VEC) {
+            float *c = p->c + i * p->ldc + j;
+            Vec    b = (Vec)(ivec_load(p->b + j) & (int32_t)mask);
+            vec_store(c, step_bf16(vec_load(c) * vec_all(keep[i]), p->a[i * p->lda] & mask, b));
+        }
+}
+#else
+#define dots NULL
+#define half_dots NULL
+#endif
 
 /* --- exp and softmax --- */
 
@@ -126,6 +66,17 @@ ALWAYS Vec vec_bf16(Vec x)
     Uvec u = (Uvec)x;
     u = (u + 0x7fff + ((u >> 16) & 1)) & 0xffff0000u;
     return vec_keep_nan(x, (Vec)u);
+}
+
+/* The high halves of v. */
+ALWAYS void vec_store_halves(uint16_t *to, Vec v)
+{
+#if DQ_ISA_avx512
+    _mm256_storeu_si256((__m256i_u *)to, _mm512_cvtepi32_epi16((__m512i)((Uvec)v >> 16)));
+#else
+    for (int i = 0; i < VEC; i++)
+        to[i] = (uint16_t)((Uvec)v >> 16)[i];
+#endif
 }
 
 /* The 16 lanes of v[LANE_VECS], in one order for all instruction sets. */
@@ -168,7 +119,7 @@ ALWAYS float safe_top(float top)
     return top == -INFINITY ? 0 : top;
 }
 
-static float softmax(float *x, int64_t n, SoftmaxRow *row, bool bf16)
+static float softmax(float *x, int64_t n, SoftmaxRow *row, bool bf16, uint16_t *halves)
 {
     int64_t end = padded(n);
     for (int64_t i = n; i < end; i++)
@@ -182,7 +133,10 @@ static float softmax(float *x, int64_t n, SoftmaxRow *row, bool bf16)
         for (int j = 0; j < LANE_VECS; j++) {
             Vec p = vec_exp(vec_load(x + i + j * VEC) - vec_all(top));
             sum[j] += p;
-            vec_store(x + i + j * VEC, bf16 ? vec_bf16(p) : p);
+            if (halves)   // behind what is still to be read of x
+                vec_store_halves(halves + i + j * VEC, vec_bf16(p));
+            else
+                vec_store(x + i + j * VEC, bf16 ? vec_bf16(p) : p);
         }
     float keep = before == row->top ? 1 : one_exp(before - top);
     row->sum = row->sum * (double)keep + (double)sum_lanes(sum);
@@ -236,4 +190,5 @@ static void finish(float *out, float *o, int64_t ldo, const HeadFinish *f)
     memcpy(out, o, (size_t)f->dv * sizeof *out);
 }
 
-const AttnIsa ISA_NAME(attn_) = {product, softmax, weights, absmax, quantize, finish};
+const AttnIsa ISA_NAME(attn_) = {product, dots, half_dots, softmax,
+                                  weights, absmax, quantize, finish};

@@ -50,6 +50,8 @@ static inline int cpu_threads(const Backend *be, int64_t work)
 typedef struct {
     void (*round_bf16)(uint16_t *y, const float *x, int64_t n);
     void (*round_to_bf16)(float *y, const float *x, int64_t n);  // kept as f32; y may be x
+    /* low in the low halves of y, high in the high ones; y may be low. */
+    void (*pair_bf16)(uint32_t *y, const float *low, const float *high, int64_t n);
     void (*rope)(float *x, int64_t half, const float *cs, const float *sn);
     void (*add)(float *y, const float *x, int64_t n);
     void (*glu[N_ACTS])(float *gate, const float *up, int64_t n);  // up NULL: none

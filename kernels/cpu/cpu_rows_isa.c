@@ -1,5 +1,5 @@
 /* cpu_rows_isa.c - the small operations on one row of n values.
- * round_bf16 y = x to nearest even, NaN stays NaN
+ * round_bf16 y = x to nearest even, NaN stays NaN; pair_bf16 y = two of them
  * rope       the halves of one head turn by cs, sn [half]
  * add        y += x
  * glu        gate = act(gate) * up, or act(gate); exp, erf within 1e-7 (cpu_vec_math.h)
@@ -30,6 +30,14 @@ static void round_to_bf16(float *y, const float *x, int64_t n)
 #pragma GCC ivdep
     for (int64_t i = 0; i < n; i++)
         y[i] = f32_from_bits(bf16_high(f32_bits(x[i])) & 0xffff0000u);
+}
+
+static void pair_bf16(uint32_t *y, const float *low, const float *high, int64_t n)
+{
+#pragma GCC ivdep
+    for (int64_t i = 0; i < n; i++)
+        y[i] = bf16_high(f32_bits(low[i])) >> 16 |
+               (bf16_high(f32_bits(high[i])) & 0xffff0000u);
 }
 
 static void rope(float *x, int64_t half, const float *cs, const float *sn)
@@ -94,7 +102,7 @@ GLU(gelu_tanh, gelu_tanh)
 GLU(relu, relu)
 
 const RowsIsa ISA_NAME(rows_) = {
-    round_bf16, round_to_bf16, rope, add,
+    round_bf16, round_to_bf16, pair_bf16, rope, add,
     {[ACT_SILU] = glu_silu, [ACT_GELU] = glu_gelu, [ACT_GELU_TANH] = glu_gelu_tanh,
      [ACT_RELU] = glu_relu},
 };

@@ -180,6 +180,15 @@ bool ref_next_isa(CpuIsa *isa)
     return false;
 }
 
+void ref_each_dtype(void (*check)(Dtype dtype))
+{
+    REF_EACH_ISA(isa)
+    {
+        check(DTYPE_F32);
+        check(DTYPE_BF16);
+    }
+}
+
 Tensor ref_part(const Tensor *t, int64_t first, int64_t end)
 {
     int64_t E = t->shape[1];

@@ -3,10 +3,12 @@
 #include <string.h>
 
 #include "kernels/cpu/cpu_attention.h"
+#include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpufeat.h"
 #include "kernels/half.h"
 #include "tests/check.h"
 #include "tests/kernels/ref_attention.h"
+#include "tests/kernels/ref_ops.h"
 #include "tests/kernels/ref_numbers.h"
 
 /* Lengths on both sides of tiles of queries (48) and keys (128, panels of 64),
@@ -134,11 +136,12 @@ TEST(attention_is_the_same_for_any_number_of_threads)
     }
 }
 
-TEST(attention_of_a_sequence_does_not_see_the_batch)
+static void check_of_a_sequence_does_not_see_the_batch(Dtype dtype)
 {
     for (int i = 0; i < N_SHAPES; i++) {
         Case c, one;
         T_STATUS_OK(case_init(&c, &SHAPES[i], 11));
+        c.a.dtype = dtype;
         T_STATUS_OK(case_run(&c, 2));
         for (int64_t b = 0; b < c.shape.n_sequences; b++) {
             T_STATUS_OK(case_one_sequence(&one, &c, b));
@@ -152,11 +155,17 @@ TEST(attention_of_a_sequence_does_not_see_the_batch)
     }
 }
 
-TEST(attention_with_a_cache_equals_all_at_once)
+TEST(attention_of_a_sequence_does_not_see_the_batch)
+{
+    ref_each_dtype(check_of_a_sequence_does_not_see_the_batch);
+}
+
+static void check_with_a_cache_equals_all_at_once(Dtype dtype)
 {
     CaseShape all = {2, 1, 2, 24, 1, {200}, {200}};
     Case c, later;
     T_STATUS_OK(case_init(&c, &all, 13));
+    c.a.dtype = dtype;
     T_STATUS_OK(case_run(&c, 2));
     for (int32_t n = 1; n <= 61; n += 20) {  // the last n queries alone
         T_STATUS_OK(case_one_sequence(&later, &c, 0));
@@ -168,6 +177,11 @@ TEST(attention_with_a_cache_equals_all_at_once)
         arena_close(&later.arena);
     }
     arena_close(&c.arena);
+}
+
+TEST(attention_with_a_cache_equals_all_at_once)
+{
+    ref_each_dtype(check_with_a_cache_equals_all_at_once);
 }
 
 TEST(attention_avx2_and_avx512_give_the_same_bits)
@@ -202,39 +216,47 @@ static bool nan_after(const Case *c, const Case *ref, int64_t last)
     return true;
 }
 
-TEST(attention_nan_reaches_later_rows_only)
+static void check_nan_reaches_later_rows_only(Dtype dtype)
 {
     CaseShape shape = {1, 1, 2, 24, 1, {150}, {150}};
     float bad[] = {NAN, INFINITY, -INFINITY};
-    for (int isa = 0; isa < N_CPU_ISAS; isa++)
-        for (int i = 0; cpu_isa_force((CpuIsa)isa) && i < 6; i++) {
-            Case c, ref;
-            T_STATUS_OK(case_init(&ref, &shape, 19));
-            T_STATUS_OK(case_run(&ref, 1));
-            T_STATUS_OK(case_init(&c, &shape, 19));
-            int64_t at = i < 3 ? 77 : 127;
-            for (int64_t j = 0; j < 48; j++)  // the whole value of a key
-                ((float *)c.v.data)[at * 48 + j] = bad[i % 3];
-            T_STATUS_OK(case_run(&c, 2));
-            T_OK(nan_after(&c, &ref, at - 1));
-            arena_close(&c.arena);
-            T_STATUS_OK(case_init(&c, &shape, 19));
-            ((float *)c.k.data)[at * 48] = NAN;
-            T_STATUS_OK(case_run(&c, 2));
-            T_OK(nan_after(&c, &ref, at - 1));
-            arena_close(&c.arena);
-            arena_close(&ref.arena);
-        }
-    cpu_isa_force(N_CPU_ISAS);
+    for (int i = 0; i < 6; i++) {
+        Case c, ref;
+        T_STATUS_OK(case_init(&ref, &shape, 19));
+        ref.a.dtype = dtype;
+        T_STATUS_OK(case_run(&ref, 1));
+        T_STATUS_OK(case_init(&c, &shape, 19));
+        c.a.dtype = dtype;
+        int64_t at = i < 3 ? 77 : 127;
+        for (int64_t j = 0; j < 48; j++)  // the whole value of a key
+            ((float *)c.v.data)[at * 48 + j] = bad[i % 3];
+        T_STATUS_OK(case_run(&c, 2));
+        T_OK(nan_after(&c, &ref, at - 1));
+        arena_close(&c.arena);
+        T_STATUS_OK(case_init(&c, &shape, 19));
+        c.a.dtype = dtype;
+        ((float *)c.k.data)[at * 48] = NAN;
+        T_STATUS_OK(case_run(&c, 2));
+        T_OK(nan_after(&c, &ref, at - 1));
+        arena_close(&c.arena);
+        arena_close(&ref.arena);
+    }
 }
 
-TEST(attention_nan_query_spoils_its_own_row_only)
+TEST(attention_nan_reaches_later_rows_only)
+{
+    ref_each_dtype(check_nan_reaches_later_rows_only);
+}
+
+static void check_nan_query_spoils_its_own_row_only(Dtype dtype)
 {
     CaseShape shape = {1, 1, 1, 24, 1, {150}, {150}};
     Case c, ref;
     T_STATUS_OK(case_init(&ref, &shape, 21));
+    ref.a.dtype = dtype;
     T_STATUS_OK(case_run(&ref, 1));
     T_STATUS_OK(case_init(&c, &shape, 21));
+    c.a.dtype = dtype;
     for (int i = 0; i < 24; i++)
         ((float *)c.q.data)[100 * 24 + i] = NAN;
     T_STATUS_OK(case_run(&c, 1));
@@ -242,6 +264,39 @@ TEST(attention_nan_query_spoils_its_own_row_only)
         float x = ((float *)c.out.data)[i], y = ((float *)ref.out.data)[i];
         T_OK(i / 24 == 100 ? isnan(x) : x == y);
     }
+    arena_close(&c.arena);
+    arena_close(&ref.arena);
+}
+
+TEST(attention_nan_query_spoils_its_own_row_only)
+{
+    ref_each_dtype(check_nan_query_spoils_its_own_row_only);
+}
+
+/* Odd dims leave half a word of the queries, which must not be what lay there before. */
+TEST(attention_of_odd_dims_does_not_see_older_memory)
+{
+    CaseShape even = {1, 1, 1, 24, 1, {60}, {60}}, odd = {1, 1, 1, 23, 1, {60}, {60}};
+    CpuState  state = {0};
+    Backend   be = {.n_threads = 1, .state = &state};
+    Case      before, c, ref;
+    T_STATUS_OK(case_init(&before, &even, 22));
+    T_STATUS_OK(case_init(&c, &odd, 22));
+    T_STATUS_OK(case_init(&ref, &odd, 22));
+    before.a.dtype = c.a.dtype = ref.a.dtype = DTYPE_BF16;
+    memset(before.q.data, 0xff, tensor_bytes(&before.q));  // NaN
+    T_STATUS_OK(case_run(&ref, 1));
+    Case *both[2] = {&before, &c};
+    for (int i = 0; i < 2; i++) {
+        both[i]->a.batch = (Batch){1, c.start, c.number};
+        both[i]->a.key_start = c.key_start;
+        T_STATUS_OK(cpu_attention(&be, &both[i]->out, &both[i]->q, &both[i]->k, &both[i]->v,
+                                  &both[i]->a));
+    }
+    T_OK(same_output(&c, &ref));
+    arena_close(&state.scratch.arena);
+    arena_close(&be.arena);
+    arena_close(&before.arena);
     arena_close(&c.arena);
     arena_close(&ref.arena);
 }

@@ -7,6 +7,7 @@
 #include "kernels/cpufeat.h"
 #include "tests/check.h"
 #include "tests/kernels/ref_attention.h"
+#include "tests/kernels/ref_ops.h"
 
 /* Both sides of tiles of queries (48) and keys (128, panels of 64), with caches. */
 static const CaseShape DIFF = {4, 1, 2, 8, 4, {130, 1, 49, 30}, {130, 60, 131, 300}};
@@ -156,13 +157,13 @@ TEST(wide_steps_have_the_bits_of_tiles)
         {{12, 2, 2, 6, 2, {2, 2}, {70, 258}}, {3, 0, 20, false}},
         {{12, 2, 2, 6, 2, {2, 2}, {200, 258}}, {2, 20, 129, true}},
         {{4, 1, 1, 8, 2, {2, 2}, {200, 300}}, {.reach = 47}},
+        {{4, 2, 1, 7, 2, {2, 3}, {201, 64}}, {.reach = 48}},   // odd dims, an odd first key
     };
-    for (int isa = 0; isa < N_CPU_ISAS; isa++)
-        for (size_t i = 0; cpu_isa_force((CpuIsa)isa) && i < 7; i++) {
+    REF_EACH_ISA(isa)
+        for (size_t i = 0; i < 8; i++) {
             check_step(&STEPS[i].shape, &STEPS[i].wide, DTYPE_F32);
             check_step(&STEPS[i].shape, &STEPS[i].wide, DTYPE_BF16);
         }
-    cpu_isa_force(N_CPU_ISAS);
 }
 
 TEST(wide_step_of_a_norm_weight_and_lambda_by_row)
@@ -291,7 +292,7 @@ TEST(wide_shared_keys_are_keys_twice)
     check_same(&DIFF, (CaseWide){2, 0, 48, true}, (CaseWide){2, 0, 48, false}, repeat_keys);
 }
 
-TEST(wide_is_the_same_for_any_threads_and_batch)
+static void check_is_the_same_for_any_threads_and_batch(Dtype dtype)
 {
     static float lambda[4 * N_ROWS];
     fill_lambda(lambda, 4 * N_ROWS);
@@ -299,7 +300,9 @@ TEST(wide_is_the_same_for_any_threads_and_batch)
         CaseWide how = {2, 20, REACH[i], false};
         Case c, ref, one;
         T_STATUS_OK(case_init_wide(&ref, &DIFF, &how, 9));
+        ref.a.dtype = dtype;
         T_STATUS_OK(case_init_wide(&c, &DIFF, &how, 9));
+        c.a.dtype = dtype;
         ref.a.lambda_rows = c.a.lambda_rows = lambda;
         T_STATUS_OK(case_run(&ref, 1));
         for (int threads = 2; threads <= 5; threads++) {
@@ -316,6 +319,11 @@ TEST(wide_is_the_same_for_any_threads_and_batch)
         arena_close(&c.arena);
         arena_close(&ref.arena);
     }
+}
+
+TEST(wide_is_the_same_for_any_threads_and_batch)
+{
+    ref_each_dtype(check_is_the_same_for_any_threads_and_batch);
 }
 
 TEST(wide_avx2_and_avx512_give_the_same_bits)
@@ -339,7 +347,7 @@ TEST(wide_avx2_and_avx512_give_the_same_bits)
 }
 
 /* The last n queries alone; what none of them reaches is not even looked at. */
-TEST(wide_with_a_cache_equals_all_at_once)
+static void check_with_a_cache_equals_all_at_once(Dtype dtype)
 {
     for (int i = 0; i < N_REACH; i++)
         for (int32_t n = 1; n <= 61; n += 20) {
@@ -347,6 +355,7 @@ TEST(wide_with_a_cache_equals_all_at_once)
             CaseWide how = {2, 20, REACH[i], false};
             Case c, later;
             T_STATUS_OK(case_init_wide(&c, &all, &how, 13));
+            c.a.dtype = dtype;
             T_STATUS_OK(case_run(&c, 2));
             T_STATUS_OK(case_one_sequence(&later, &c, 0));
             later.q.data = (float *)c.q.data + (200 - n) * 6 * 24;
@@ -363,39 +372,50 @@ TEST(wide_with_a_cache_equals_all_at_once)
         }
 }
 
+TEST(wide_with_a_cache_equals_all_at_once)
+{
+    ref_each_dtype(check_with_a_cache_equals_all_at_once);
+}
+
 /* --- NaN and infinity --- */
 
 /* A key or value that is no number spoils the queries that reach it, and no others. */
-TEST(wide_nan_key_stays_within_its_reach)
+static void check_nan_key_stays_within_its_reach(Dtype dtype)
 {
     static const int AT[] = {77, 127, 128}, W[] = {1, 2, 33, 64};
     const float bad[] = {NAN, INFINITY, -INFINITY};
-    for (int isa = 0; isa < N_CPU_ISAS; isa++)
-        for (int i = 0; cpu_isa_force((CpuIsa)isa) && i < 12; i++) {
-            int at = AT[i % 3], reach = W[i / 3], end = at + reach < 200 ? at + reach : 200;
-            CaseShape shape = {4, 1, 2, 24, 1, {200}, {200}};
-            CaseWide how = {.n_signals = 2, .reach = reach};
-            Case c, ref;
-            T_STATUS_OK(case_init_wide(&ref, &shape, &how, 19));
-            T_STATUS_OK(case_run(&ref, 2));
-            T_STATUS_OK(case_init_wide(&c, &shape, &how, 19));
-            for (int j = 0; j < 48; j++)
-                ((float *)c.v.data)[at * 48 + j] = bad[i % 3];
-            T_STATUS_OK(case_run(&c, 2));
-            T_OK(ref_nan_within(&c, &ref, at, end, 0, 4));
-            arena_close(&c.arena);
-            T_STATUS_OK(case_init_wide(&c, &shape, &how, 19));
-            ((float *)c.k.data)[at * 48] = NAN;
-            T_STATUS_OK(case_run(&c, 2));
-            T_OK(ref_nan_within(&c, &ref, at, end, 0, 4));
-            arena_close(&c.arena);
-            arena_close(&ref.arena);
-        }
-    cpu_isa_force(N_CPU_ISAS);
+    for (int i = 0; i < 12; i++) {
+        int at = AT[i % 3], reach = W[i / 3], end = at + reach < 200 ? at + reach : 200;
+        CaseShape shape = {4, 1, 2, 24, 1, {200}, {200}};
+        CaseWide how = {.n_signals = 2, .reach = reach};
+        Case c, ref;
+        T_STATUS_OK(case_init_wide(&ref, &shape, &how, 19));
+        ref.a.dtype = dtype;
+        T_STATUS_OK(case_run(&ref, 2));
+        T_STATUS_OK(case_init_wide(&c, &shape, &how, 19));
+        c.a.dtype = dtype;
+        for (int j = 0; j < 48; j++)
+            ((float *)c.v.data)[at * 48 + j] = bad[i % 3];
+        T_STATUS_OK(case_run(&c, 2));
+        T_OK(ref_nan_within(&c, &ref, at, end, 0, 4));
+        arena_close(&c.arena);
+        T_STATUS_OK(case_init_wide(&c, &shape, &how, 19));
+        c.a.dtype = dtype;
+        ((float *)c.k.data)[at * 48] = NAN;
+        T_STATUS_OK(case_run(&c, 2));
+        T_OK(ref_nan_within(&c, &ref, at, end, 0, 4));
+        arena_close(&c.arena);
+        arena_close(&ref.arena);
+    }
+}
+
+TEST(wide_nan_key_stays_within_its_reach)
+{
+    ref_each_dtype(check_nan_key_stays_within_its_reach);
 }
 
 /* NaN in a query's row of q, or in its lambda of a head. */
-TEST(wide_nan_query_or_lambda_spoils_its_heads_only)
+static void check_nan_query_or_lambda_spoils_its_heads_only(Dtype dtype)
 {
     CaseShape shape = {4, 1, 2, 24, 1, {150}, {150}};
     CaseWide how = {.n_signals = 2, .reach = 64};
@@ -405,7 +425,9 @@ TEST(wide_nan_query_or_lambda_spoils_its_heads_only)
     for (int i = 0; i < 6; i++) {
         Case c, ref;
         T_STATUS_OK(case_init_wide(&ref, &shape, &how, 21));
+        ref.a.dtype = dtype;
         T_STATUS_OK(case_init_wide(&c, &shape, &how, 21));
+        c.a.dtype = dtype;
         ref.a.lambda_rows = c.a.lambda_rows = lambda;
         T_STATUS_OK(case_run(&ref, 2));
         if (i < 3)  // rows of q: heads 0, 1, their noise, heads 2, 3, their noise
@@ -418,4 +440,9 @@ TEST(wide_nan_query_or_lambda_spoils_its_heads_only)
         arena_close(&c.arena);
         arena_close(&ref.arena);
     }
+}
+
+TEST(wide_nan_query_or_lambda_spoils_its_heads_only)
+{
+    ref_each_dtype(check_nan_query_or_lambda_spoils_its_heads_only);
 }
