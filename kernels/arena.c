@@ -20,6 +20,8 @@ struct ArenaBlock {
     ArenaBlock *below;
     size_t      capacity;
     size_t      used;
+    size_t      touched;   // bytes from here on are 0, as the system gave them
+    bool        mapped;    // false: nothing is known to be 0
 };
 
 /* The header takes one aligned unit, so that data starts aligned. */
@@ -74,6 +76,27 @@ static void *block_memory(size_t bytes)
     return p;
 }
 
+/* Pages of zeros, which take memory when they are written. */
+static ArenaBlock *mapped_block(size_t capacity)
+{
+    void *p = mmap(NULL, ALIGN + capacity, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED)
+        return NULL;
+    ArenaBlock *b = p;
+    b->capacity = capacity;
+    b->mapped = true;
+    return b;
+}
+
+static void free_block(ArenaBlock *b)
+{
+    if (b->mapped)
+        (void)munmap(b, ALIGN + b->capacity);
+    else
+        free(b);
+}
+
 /* --- blocks that wait --- */
 
 static bool is_large(size_t capacity)
@@ -102,14 +125,14 @@ void arena_trim(Arena *a)
         ArenaBlock *b = a->spare;
         a->spare = b->below;
         unpoison(b);
-        free(b);
+        free_block(b);
     }
 }
 
 static void give_back(Arena *a, ArenaBlock *b)
 {
-    if (!a->keep || !is_large(b->capacity)) {
-        free(b);
+    if (!a->keep || !is_large(b->capacity) || b->mapped) {
+        free_block(b);
         return;
     }
     b->below = a->spare;
@@ -127,7 +150,7 @@ static ArenaBlock *new_block(Arena *a, size_t capacity)
         arena_trim(a);
     b = block_memory(ALIGN + capacity);
     if (b)
-        b->capacity = capacity;
+        *b = (ArenaBlock){.capacity = capacity, .touched = capacity};
     return b;
 }
 
@@ -140,9 +163,8 @@ static size_t block_capacity(const Arena *a, size_t bytes)
     return bytes > BLOCK_BYTES ? bytes : BLOCK_BYTES;
 }
 
-static ArenaBlock *push_block(Arena *a, size_t capacity)
+static ArenaBlock *push_block(Arena *a, ArenaBlock *b)
 {
-    ArenaBlock *b = new_block(a, capacity);
     if (!b)
         return NULL;
     b->below = a->top;
@@ -151,33 +173,59 @@ static ArenaBlock *push_block(Arena *a, size_t capacity)
     return b;
 }
 
-void *arena_raw(Arena *a, int64_t n, size_t size)
+/* The top block, with room for n * size bytes, or NULL. */
+static ArenaBlock *make_room(Arena *a, int64_t n, size_t size, bool sparse)
 {
     size_t bytes;
     if (n < 0 || !size_mul((size_t)n, size, &bytes) || bytes > SIZE_MAX / 4)
         return NULL;
     if (must_fail())
         return NULL;
-    bytes = (bytes + ALIGN) / ALIGN * ALIGN;  // one byte more: never empty
+    bytes += ALIGN;   // of which take() uses at most ALIGN
     ArenaBlock *b = a->top;
-    if (!b || b->capacity - b->used < bytes)
-        b = push_block(a, block_capacity(a, bytes));
+    if (b && b->capacity - b->used >= bytes && (b->mapped || !sparse))
+        return b;
+    if (sparse)
+        return push_block(a, mapped_block(bytes > SHARED_BYTES ? bytes : SHARED_BYTES - ALIGN));
+    return push_block(a, new_block(a, block_capacity(a, bytes)));
+}
+
+/* From a block with room. One byte more: never empty. */
+static void *take(Arena *a, ArenaBlock *b, size_t bytes)
+{
+    void *p = (char *)b + ALIGN + b->used;
+    bytes = (bytes + ALIGN) / ALIGN * ALIGN;
+    b->used += bytes;
+    b->touched = b->used > b->touched ? b->used : b->touched;
+    a->used += bytes;
+    a->peak = a->used > a->peak ? a->used : a->peak;
+    return p;
+}
+
+static void *take_zeroed(Arena *a, ArenaBlock *b, size_t bytes)
+{
     if (!b)
         return NULL;
-    void *p = (char *)b + ALIGN + b->used;
-    b->used += bytes;
-    a->used += bytes;
-    if (a->used > a->peak)
-        a->peak = a->used;
+    size_t before = b->used, dirty = b->touched > before ? b->touched - before : 0;
+    void  *p = take(a, b, bytes);
+    memset(p, 0, dirty < bytes ? dirty : bytes);
     return p;
+}
+
+void *arena_raw(Arena *a, int64_t n, size_t size)
+{
+    ArenaBlock *b = make_room(a, n, size, false);
+    return b ? take(a, b, (size_t)n * size) : NULL;
 }
 
 void *arena_alloc(Arena *a, int64_t n, size_t size)
 {
-    void *p = arena_raw(a, n, size);
-    if (p)
-        memset(p, 0, (size_t)n * size);
-    return p;
+    return take_zeroed(a, make_room(a, n, size, false), (size_t)n * size);
+}
+
+void *arena_sparse(Arena *a, int64_t n, size_t size)
+{
+    return take_zeroed(a, make_room(a, n, size, true), (size_t)n * size);
 }
 
 char *arena_text(Arena *a, const char *text, size_t n)

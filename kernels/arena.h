@@ -32,6 +32,10 @@ typedef struct {
  * NULL when the product overflows or there is no memory. */
 void *arena_alloc(Arena *a, int64_t n, size_t size);
 
+/* As arena_alloc, for large tables of which most stays 0: pages that nobody writes take no
+ * memory. */
+void *arena_sparse(Arena *a, int64_t n, size_t size);
+
 /* As arena_alloc, but not zeroed: for large buffers that are filled at once. */
 void *arena_raw(Arena *a, int64_t n, size_t size);
 

@@ -3,12 +3,14 @@
 
 #include <math.h>
 
+enum { HIST_USED = 16 * 256 };   // bins whose pages are touched: 16 octaves, as a rule
+
 Status value_record_init(ValueRecord *r, Arena *a, int32_t layer, int64_t n_channels,
                          int64_t n_positions)
 {
     *r = (ValueRecord){.layer = layer, .n_channels = n_channels, .n_positions = n_positions};
     moments_init(&r->moments);
-    ARENA_NEW(r->hist, a, HIST_BINS);
+    TRY(hist_init(&r->hist, a));
     ARENA_NEW(r->channel_absmax, a, n_channels);
     ARENA_NEW(r->channel_over_6, a, n_channels);
     ARENA_NEW(r->position_absmax, a, n_positions);
@@ -23,7 +25,9 @@ Status logit_record_init(LogitRecord *r, Arena *a, int32_t layer, int64_t n_head
     ARENA_NEW(r->moments, a, n_heads * n_maps);
     for (int64_t i = 0; i < n_heads * n_maps; i++)
         moments_init(&r->moments[i]);
-    ARENA_NEW(r->hist, a, n_maps * HIST_BINS);
+    ARENA_NEW(r->hist, a, n_maps);
+    for (int64_t m = 0; m < n_maps; m++)
+        TRY(hist_init(&r->hist[m], a));
     ARENA_NEW(r->query_absmax, a, n_maps * n_positions);
     ARENA_NEW(r->key_absmax, a, n_maps * n_positions);
     return OK;
@@ -32,7 +36,7 @@ Status logit_record_init(LogitRecord *r, Arena *a, int32_t layer, int64_t n_head
 size_t value_record_bytes(int64_t n_channels, int64_t n_positions)
 {
     const ValueRecord *r = NULL;
-    return HIST_BINS * sizeof *r->hist +
+    return HIST_USED * sizeof *r->hist.bins +
            (size_t)n_channels * (sizeof *r->channel_absmax + sizeof *r->channel_over_6) +
            (size_t)n_positions * sizeof *r->position_absmax;
 }
@@ -41,7 +45,7 @@ size_t logit_record_bytes(int64_t n_heads, int64_t n_maps, int64_t n_positions)
 {
     const LogitRecord *r = NULL;
     return (size_t)(n_heads * n_maps) * sizeof *r->moments +
-           (size_t)n_maps * HIST_BINS * sizeof *r->hist +
+           (size_t)n_maps * (sizeof *r->hist + HIST_USED * sizeof *r->hist->bins) +
            (size_t)(n_maps * n_positions) * (sizeof *r->query_absmax + sizeof *r->key_absmax);
 }
 
@@ -62,7 +66,7 @@ void value_record_merge(ValueRecord *into, const ValueRecord *from)
     CHECK(into->layer == from->layer && into->n_channels == from->n_channels);
     CHECK(into->n_positions == from->n_positions);
     moments_merge(&into->moments, &from->moments);
-    add_counts(into->hist, from->hist, HIST_BINS);
+    hist_merge(&into->hist, &from->hist);
     take_larger(into->channel_absmax, from->channel_absmax, from->n_channels);
     add_counts(into->channel_over_6, from->channel_over_6, from->n_channels);
     take_larger(into->position_absmax, from->position_absmax, from->n_positions);
@@ -75,7 +79,8 @@ void logit_record_merge(LogitRecord *into, const LogitRecord *from)
     CHECK(into->n_maps == from->n_maps && into->n_positions == from->n_positions);
     for (int64_t i = 0; i < from->n_heads * from->n_maps; i++)
         moments_merge(&into->moments[i], &from->moments[i]);
-    add_counts(into->hist, from->hist, from->n_maps * HIST_BINS);
+    for (int64_t m = 0; m < from->n_maps; m++)
+        hist_merge(&into->hist[m], &from->hist[m]);
     take_larger(into->query_absmax, from->query_absmax, from->n_maps * from->n_positions);
     take_larger(into->key_absmax, from->key_absmax, from->n_maps * from->n_positions);
     peaks_merge(&into->peaks, &from->peaks);

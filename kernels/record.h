@@ -59,8 +59,22 @@ static inline int32_t hist_bin(uint32_t f32_bits_of_x)
     return (int32_t)((f32_bits_of_x & 0x7fffffffu) >> 15);
 }
 double hist_value(int64_t bin);  // geometric middle of a bin; 0 for bin 0
+
+/* Few of the bins are ever used, all of them near each other. The others' memory is not even
+ * looked at: a model has hundreds of histograms. */
+typedef struct {
+    uint64_t *bins;        // [HIST_BINS]
+    int64_t   first, end;  // those that are not 0 lie within; none: 0, 0
+} Hist;
+
+MUST_USE Status hist_init(Hist *h, Arena *a);
+/* Bins first .. end may now be other than 0. */
+void   hist_use(Hist *h, int64_t first, int64_t end);
+void   hist_add(Hist *h, int64_t bin, uint64_t n);
+void   hist_merge(Hist *into, const Hist *from);
+bool   hist_equal(const Hist *a, const Hist *b);
 /* Value at rank ceil(q * n) of the n values counted, q in [0,1]. NaN if n = 0. */
-double hist_quantile(const uint64_t *bins, double q);
+double hist_quantile(const Hist *h, double q);
 
 /* Where a value stood. Unused places are 0. */
 typedef struct {
@@ -96,7 +110,7 @@ typedef struct {
     int64_t   n_channels;          // C
     int64_t   n_positions;         // longest sequence that may come
     Moments   moments;
-    uint64_t *hist;                // [HIST_BINS]
+    Hist      hist;
     float    *channel_absmax;      // [C]
     uint64_t *channel_over_6;      // [C] values with |x| >= 6 (LLM.int8)
     float    *position_absmax;     // [n_positions]
@@ -110,7 +124,7 @@ typedef struct {
     int64_t   n_heads, n_maps;     // H, M
     int64_t   n_positions;
     Moments  *moments;             // [H,M]
-    uint64_t *hist;                // [M,HIST_BINS]
+    Hist     *hist;                // [M]
     float    *query_absmax;        // [M,n_positions]
     float    *key_absmax;          // [M,n_positions]
     Peaks     peaks;

@@ -101,20 +101,20 @@ Status summary_moments(SeriesSet *set, const char *tap, const char *unit, Moment
 /* --- histogram --- */
 
 /* First and last bin in use; 0 and 0 where all are empty. */
-static void used_bins(const uint64_t *total, int64_t *first, int64_t *last)
+static void used_bins(const Hist *total, int64_t *first, int64_t *last)
 {
     *first = 0;
     *last = 0;
-    for (int64_t b = HIST_BINS - 1; b >= 0; b--)
-        if (total[b])
+    for (int64_t b = total->end - 1; b >= total->first; b--)
+        if (total->bins[b])
             *first = b;
-    for (int64_t b = 0; b < HIST_BINS; b++)
-        if (total[b])
+    for (int64_t b = total->first; b < total->end; b++)
+        if (total->bins[b])
             *last = b;
 }
 
 static Status quantile_figures(SeriesSet *set, const char *tap, const char *unit,
-                               const uint64_t *total)
+                               const Hist *total)
 {
     double *median = NULL, *quantiles = NULL;
     TRY(summary_add(set, &median, SERIES_F64, tap, "median", unit,
@@ -129,7 +129,7 @@ static Status quantile_figures(SeriesSet *set, const char *tap, const char *unit
 }
 
 static Status bin_figures(SeriesSet *set, const char *tap, const char *unit,
-                          const uint64_t *const *hist, int64_t n, const uint64_t *total,
+                          const Hist *const *hist, int64_t n, const Hist *total,
                           int n_dims, const char *const *dims, const int64_t *shape)
 {
     int64_t first, last;
@@ -151,7 +151,8 @@ static Status bin_figures(SeriesSet *set, const char *tap, const char *unit,
                     "Values by magnitude, 256 bins an octave.", n_dims + 1, all_dims,
                     all_shape));
     for (int64_t i = 0; i < n; i++)
-        memcpy(counts + i * n_bins, hist[i] + first, (size_t)n_bins * sizeof *counts);
+        for (int64_t b = i64_max(hist[i]->first, first); b < i64_min(hist[i]->end, last + 1); b++)
+            counts[i * n_bins + b - first] = hist[i]->bins[b];
     TRY(summary_add(set, &value, SERIES_F64, tap, "bin_value", unit,
                     "Geometric middle of each bin.", 1, &bin, &n_bins));
     for (int64_t b = 0; b < n_bins; b++)
@@ -160,24 +161,23 @@ static Status bin_figures(SeriesSet *set, const char *tap, const char *unit,
 }
 
 Status summary_histogram(SeriesSet *set, const char *tap, const char *unit,
-                         const uint64_t *const *hist, int n_dims, const char *const *dims,
+                         const Hist *const *hist, int n_dims, const char *const *dims,
                          const int64_t *shape)
 {
     int64_t n = 1;
     for (int i = 0; i < n_dims; i++)
         n *= shape[i];
-    uint64_t *total = NULL;
-    ARENA_NEW(total, set->arena, HIST_BINS);
+    Hist    total;
     double *median = NULL;
+    TRY(hist_init(&total, set->arena));
     TRY(summary_add(set, &median, SERIES_F64, tap, "layer_median", unit,
                     "Median magnitude of each layer, within 0.2 %.", n_dims, dims, shape));
     for (int64_t i = 0; i < n; i++) {
         median[i] = hist_quantile(hist[i], 0.5);
-        for (int64_t b = 0; b < HIST_BINS; b++)
-            total[b] += hist[i][b];
+        hist_merge(&total, hist[i]);
     }
-    TRY(quantile_figures(set, tap, unit, total));
-    return bin_figures(set, tap, unit, hist, n, total, n_dims, dims, shape);
+    TRY(quantile_figures(set, tap, unit, &total));
+    return bin_figures(set, tap, unit, hist, n, &total, n_dims, dims, shape);
 }
 
 /* --- peaks --- */

@@ -18,9 +18,9 @@ MUST_USE Status summary_moments(SeriesSet *set, const char *tap, const char *uni
                                 const char *const *dims, const int64_t *shape);
 
 /* T/histogram [dims..., T_bin] trimmed to the bins in use, T/bin_value, T/median,
- * T/quantiles over all, T/layer_median [dims...]. hist[i] has HIST_BINS bins. */
+ * T/quantiles over all, T/layer_median [dims...]. */
 MUST_USE Status summary_histogram(SeriesSet *set, const char *tap, const char *unit,
-                                  const uint64_t *const *hist, int n_dims,
+                                  const Hist *const *hist, int n_dims,
                                   const char *const *dims, const int64_t *shape);
 
 /* T/top/value, T/layer_top and the places of T/top. */

@@ -13,15 +13,15 @@ static const Moments *moments_at(const void *context, int64_t i)
 
 static Status shared_figures(SeriesSet *set, const LogitRecord *r, int64_t n)
 {
-    int64_t          H = r->n_heads, M = r->n_maps;
-    const uint64_t **hist;
-    const Peaks    **peaks;
+    int64_t       H = r->n_heads, M = r->n_maps;
+    const Hist  **hist;
+    const Peaks **peaks;
     ARENA_NEW(hist, set->arena, n * M);
     ARENA_NEW(peaks, set->arena, n);
     for (int64_t l = 0; l < n; l++) {
         peaks[l] = &r[l].peaks;
         for (int64_t m = 0; m < M; m++)
-            hist[l * M + m] = r[l].hist + m * HIST_BINS;
+            hist[l * M + m] = &r[l].hist[m];
     }
     TRY(summary_moments(set, "logits", "", moments_at, r, 3,
                         (const char *const[]){"layer", "head", "map"},

@@ -15,13 +15,13 @@ static const Moments *moments_at(const void *context, int64_t i)
 
 static Status shared_figures(SeriesSet *set, const ValueRecord *r, int64_t n, Tap tap)
 {
-    const uint64_t **hist;
-    const Peaks    **peaks;
-    const char      *name = tap_name(tap);
+    const Hist  **hist;
+    const Peaks **peaks;
+    const char   *name = tap_name(tap);
     ARENA_NEW(hist, set->arena, n);
     ARENA_NEW(peaks, set->arena, n);
     for (int64_t l = 0; l < n; l++) {
-        hist[l] = r[l].hist;
+        hist[l] = &r[l].hist;
         peaks[l] = &r[l].peaks;
     }
     TRY(summary_moments(set, name, "", moments_at, r, 1, LAYER, &n));
@@ -102,10 +102,10 @@ static Status massive_activations(SeriesSet *set, const ValueRecord *r, int64_t 
                     "Values above 100 and at least 1000 times the layer's median.", 1, LAYER,
                     &n));
     for (int64_t l = 0; l < n; l++) {
-        double limit = fmax(100.0, 1000.0 * hist_quantile(r[l].hist, 0.5));
-        for (int64_t b = 0; b < HIST_BINS; b++)
-            if (r[l].hist[b] && hist_value(b) > limit)
-                out[l] += (int64_t)r[l].hist[b];
+        double limit = fmax(100.0, 1000.0 * hist_quantile(&r[l].hist, 0.5));
+        for (int64_t b = r[l].hist.first; b < r[l].hist.end; b++)
+            if (hist_value(b) > limit)
+                out[l] += (int64_t)r[l].hist.bins[b];
     }
     return OK;
 }

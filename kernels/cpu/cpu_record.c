@@ -34,16 +34,27 @@ static bool any(const uint32_t *x, int64_t n)
     return all;
 }
 
-void hist_flush(uint64_t *into, uint32_t *from, int64_t n)
+bool hist_flush(const Hist *into, uint32_t *from, int64_t first, int64_t end)
 {
-    for (int64_t i = 0, m; i < n; i += m) {
-        m = i64_min(n - i, FLUSH);
+    bool found = false;
+    for (int64_t i = first, m; i < end; i += m) {
+        m = i64_min(end - i, FLUSH);
         if (!any(from + i, m))
             continue;
+        found = true;
         for (int64_t j = i; j < i + m; j++)
-            into[j] += from[j];
+            into->bins[j] += from[j];
         memset(from + i, 0, (size_t)m * sizeof *from);
     }
+    return found;
+}
+
+void hist_flush_all(Hist *into, uint32_t *from)
+{
+    enum { OCTAVE = 256 };
+    for (int64_t i = 0; i < HIST_BINS; i += OCTAVE)
+        if (hist_flush(into, from, i, i + OCTAVE))
+            hist_use(into, i, i + OCTAVE);
 }
 
 void absmax_flush(float *into, const uint32_t *from, int64_t n)
@@ -106,7 +117,7 @@ static void count_row(const RecordCall *c, RecordTally *y)
     y->counted += c->C;
     if (y->counted >= TALLY_FULL) {
 #pragma omp critical(record_hist)
-        hist_flush(c->record->hist, y->hist, HIST_BINS);
+        hist_flush_all(&c->record->hist, y->hist);
         y->counted = 0;
     }
 }
@@ -130,7 +141,7 @@ static void merge(const RecordCall *c, int64_t T, int n_threads)
     }
     for (int i = 0; i < n_threads; i++) {
         const RecordTally *y = &c->tallies[i];
-        hist_flush(r->hist, y->hist, HIST_BINS);
+        hist_flush_all(&r->hist, y->hist);
         absmax_flush(r->channel_absmax, y->column, c->C);
         for (int64_t j = 0; j < c->C; j++)
             r->channel_over_6[j] += y->over_6[j];

@@ -40,8 +40,11 @@ static inline float tally_threshold(const RecordTally *y)
     return own > y->floor ? own : y->floor;
 }
 
-/* into += from, from = 0; both [n]. Skips stretches of zeros. */
-void hist_flush(uint64_t *into, uint32_t *from, int64_t n);
+/* into += from, from = 0, bins first .. end. Skips stretches of zeros. Are there others? hist_use
+ * is up to the caller. */
+bool hist_flush(const Hist *into, uint32_t *from, int64_t first, int64_t end);
+/* All bins. */
+void hist_flush_all(Hist *into, uint32_t *from);
 /* into = max(into, from); both [n], from as bits of magnitudes. */
 void absmax_flush(float *into, const uint32_t *from, int64_t n);
 

@@ -198,7 +198,7 @@ static void merge(LogitRecord *r, const AttnCall *c, const Findings *f)
 {
     int32_t maps = c->n_blocks * c->n_rows;
     for (int64_t i = 0; i < r->n_maps * HIST_BINS; i++)
-        r->hist[i] += f->hist[i];
+        hist_add(&r->hist[i / HIST_BINS], i % HIST_BINS, f->hist[i]);
     for (int64_t m = 0; m < r->n_maps; m++) {
         raise_absmax(r->query_absmax + m * r->n_positions, f->query_absmax + m * c->longest,
                      c->longest);

@@ -263,7 +263,7 @@ static void merge_counts(const RecordSlice *s, const uint32_t *counts, int64_t n
         r->channel_over_6[c] += counts[s->C + c];
     }
     for (int64_t i = 0; i < n_bins; i++)
-        r->hist[i] += counts[2 * s->C + i];
+        hist_add(&r->hist, i, counts[2 * s->C + i]);
 }
 
 /* --- peaks --- */

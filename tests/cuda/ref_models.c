@@ -134,13 +134,13 @@ static bool same_floats(const float *a, const float *b, int64_t n, double tol, c
 }
 
 /* As many in all; those that moved to another bin are few. */
-static bool same_hist(const uint64_t *a, const uint64_t *b)
+static bool same_hist(const Hist *a, const Hist *b)
 {
     double  all[2] = {0}, moved = 0;
     for (int64_t i = 0; i < HIST_BINS; i++) {
-        all[0] += (double)a[i];
-        all[1] += (double)b[i];
-        moved += fabs((double)a[i] - (double)b[i]);
+        all[0] += (double)a->bins[i];
+        all[1] += (double)b->bins[i];
+        moved += fabs((double)a->bins[i] - (double)b->bins[i]);
     }
     return near(all[0], all[1], 0, 0, "values in bins") &&
            near(moved, 0, fmax(all[0], 500), 0.02, "values in other bins");
@@ -158,7 +158,7 @@ static bool same_peaks(const Peaks *a, const Peaks *b, double tol)
 
 bool same_values(const ValueRecord *a, const ValueRecord *b, double tol)
 {
-    return same_moments(&a->moments, &b->moments, tol) && same_hist(a->hist, b->hist) &&
+    return same_moments(&a->moments, &b->moments, tol) && same_hist(&a->hist, &b->hist) &&
            same_floats(a->channel_absmax, b->channel_absmax, a->n_channels, tol, "channel") &&
            same_floats(a->position_absmax, b->position_absmax, a->n_positions, tol,
                        "position") &&
@@ -172,7 +172,7 @@ bool same_logits(const LogitRecord *a, const LogitRecord *b, double tol)
     for (int64_t i = 0; i < a->n_heads * a->n_maps && same; i++)
         same = same_moments(&a->moments[i], &b->moments[i], tol);
     for (int64_t m = 0; m < a->n_maps && same; m++)
-        same = same_hist(a->hist + m * HIST_BINS, b->hist + m * HIST_BINS);
+        same = same_hist(&a->hist[m], &b->hist[m]);
     return same && same_floats(a->query_absmax, b->query_absmax, n, tol, "query") &&
            same_floats(a->key_absmax, b->key_absmax, n, tol, "key") &&
            same_peaks(&a->peaks, &b->peaks, tol);

@@ -293,7 +293,9 @@ static bool same_record(const LogitRecord *a, const LogitRecord *b)
         same = p->value == q->value && p->head == q->head && p->map == q->map &&
                p->position == q->position && p->key == q->key;
     }
-    return same && memcmp(a->hist, b->hist, M * HIST_BINS * sizeof *a->hist) == 0 &&
+    for (int64_t m = 0; m < (int64_t)M; m++)
+        same = same && hist_equal(&a->hist[m], &b->hist[m]);
+    return same &&
            memcmp(a->query_absmax, b->query_absmax, M * S * sizeof(float)) == 0 &&
            memcmp(a->key_absmax, b->key_absmax, M * S * sizeof(float)) == 0;
 }

@@ -53,7 +53,10 @@ static bool same_peaks(const Peaks *a, const Peaks *b)
 static bool same_counts(const LogitRecord *a, const LogitRecord *b)
 {
     size_t M = (size_t)b->n_maps;
-    return memcmp(a->hist, b->hist, M * HIST_BINS * sizeof *a->hist) == 0 &&
+    bool   same = true;
+    for (size_t m = 0; m < M; m++)
+        same = same && hist_equal(&a->hist[m], &b->hist[m]);
+    return same &&
            memcmp(a->query_absmax, b->query_absmax, M * S_MAX * sizeof(float)) == 0 &&
            memcmp(a->key_absmax, b->key_absmax, M * S_MAX * sizeof(float)) == 0;
 }

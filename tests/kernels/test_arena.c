@@ -41,6 +41,36 @@ TEST(arena_zeroes_memory_it_gives_again)
     arena_close(&a);
 }
 
+/* Also where what was handed out before was written to, and by other calls. */
+TEST(arena_sparse_is_zero_too)
+{
+    enum { N = 3 << 20 };
+    Arena     a = {0};
+    char     *small = arena_alloc(&a, 100, 1);
+    ArenaMark mark = arena_mark(&a);
+    for (int round = 0; round < 3; round++) {
+        char *p = arena_sparse(&a, N, 1), *raw = arena_raw(&a, N, 1);
+        char *zeroed = arena_alloc(&a, N, 1), *again = arena_sparse(&a, 20 << 20, 1);
+        T_OK(p && raw && zeroed && again && (uintptr_t)p % 64 == 0);
+        T_OK(is_zero(p, N) && is_zero(zeroed, N) && is_zero(again, 20 << 20));
+        memset(p, 0xff, N);
+        memset(raw, 0xff, N);
+        memset(zeroed, 0xff, N);
+        if (round == 1) {   // within the block, and what was written is handed out again
+            ArenaMark inner = arena_mark(&a);
+            memset(arena_sparse(&a, 1000, 1), 0xff, 1000);
+            arena_rewind(&a, inner);
+            T_OK(is_zero(arena_sparse(&a, 2000, 1), 2000));
+        }
+        arena_rewind(&a, mark);
+    }
+    T_OK(is_zero(small, 100) && !arena_sparse(&a, INT64_MAX / 8, 8));
+    arena_fail_at(1);
+    T_OK(!arena_sparse(&a, 1, 1));
+    arena_fail_at(0);
+    arena_close(&a);
+}
+
 TEST(arena_rewinds_over_many_blocks)
 {
     Arena     a = {0};

@@ -131,7 +131,8 @@ TEST(record_counts_every_logit_in_its_bin)
     T_STATUS_OK(exact_case(&c, &r));
     for (int64_t i = 0; i < n_all; i++)
         bins[all[i].map][hist_bin(f32_bits(all[i].value))]++;
-    T_OK(memcmp(bins, r.hist, sizeof bins) == 0);
+    for (int m = 0; m < M; m++)
+        T_OK(memcmp(bins[m], r.hist[m].bins, sizeof bins[m]) == 0);
     arena_close(&c.arena);
 }
 
@@ -159,19 +160,20 @@ static int by_magnitude(const void *pa, const void *pb)
 
 TEST(record_quantiles_within_0_2_percent)
 {
-    static uint64_t bins[HIST_BINS];
+    Hist   both;
     double q[] = {0.01, 0.5, 0.9, 0.99, 0.999, 0.9999};
     Case c;
     LogitRecord r;
     T_STATUS_OK(case_init(&c, &SHAPE, 3));
     T_STATUS_OK(collect(&c, &c.arena));
     T_STATUS_OK(run(&c, &r, &c.arena, 2));
-    for (int64_t b = 0; b < HIST_BINS; b++)
-        bins[b] = r.hist[b] + r.hist[HIST_BINS + b];
+    T_STATUS_OK(hist_init(&both, &c.arena));
+    hist_merge(&both, &r.hist[0]);
+    hist_merge(&both, &r.hist[1]);
     qsort(all, (size_t)n_all, sizeof *all, by_magnitude);
     for (int i = 0; i < 6; i++) {
         float want = fabsf(all[(int64_t)ceil(q[i] * (double)n_all) - 1].value);
-        T_NEAR(hist_quantile(bins, q[i]) / (double)want, 1, 0.002);
+        T_NEAR(hist_quantile(&both, q[i]) / (double)want, 1, 0.002);
     }
     arena_close(&c.arena);
 }
@@ -187,7 +189,7 @@ static bool same_peaks(const Peaks *a, const Peaks *b)
 static bool same_record(const LogitRecord *a, const LogitRecord *b)
 {
     return memcmp(a->moments, b->moments, H * M * sizeof(Moments)) == 0 &&
-           memcmp(a->hist, b->hist, M * HIST_BINS * sizeof(uint64_t)) == 0 &&
+           hist_equal(&a->hist[0], &b->hist[0]) && hist_equal(&a->hist[1], &b->hist[1]) &&
            memcmp(a->query_absmax, b->query_absmax, M * S_MAX * sizeof(float)) == 0 &&
            memcmp(a->key_absmax, b->key_absmax, M * S_MAX * sizeof(float)) == 0 &&
            same_peaks(&a->peaks, &b->peaks);
@@ -273,7 +275,7 @@ TEST(record_counts_nan_and_infinities_apart)
     T_OK(r.key_absmax[0] == 0 && r.key_absmax[50] == 0 && r.key_absmax[51] == 4 &&
          r.key_absmax[198] == 1e30f && r.query_absmax[197] == 4 &&
          r.query_absmax[198] == 1e30f);
-    T_OK(r.hist[hist_bin(f32_bits(-1e30f))] == 2);
+    T_OK(r.hist[0].bins[hist_bin(f32_bits(-1e30f))] == 2);
     arena_close(&c.arena);
 }
 

@@ -46,7 +46,7 @@ static Status ref_record_map(LogitRecord *r, Arena *arena, const Case *c, int64_
             float *query = &r->query_absmax[m * S_MAX + at];
             float *key = &r->key_absmax[m * S_MAX + s];
             x[n++] = v;
-            r->hist[m * HIST_BINS + hist_bin(f32_bits(v))]++;
+            hist_add(&r->hist[m], hist_bin(f32_bits(v)), 1);
             *query = fmaxf(*query, fabsf(v));
             *key = fmaxf(*key, fabsf(v));
             peaks_add(&r->peaks, &(Peak){.value = v, .head = (int32_t)h, .map = (int32_t)m,
@@ -99,7 +99,10 @@ static bool same_peaks(const Peaks *a, const Peaks *b)
 static bool same_counts(const LogitRecord *a, const LogitRecord *b)
 {
     size_t M = (size_t)b->n_maps;
-    return memcmp(a->hist, b->hist, M * HIST_BINS * sizeof *a->hist) == 0 &&
+    bool   same = true;
+    for (size_t m = 0; m < M; m++)
+        same = same && hist_equal(&a->hist[m], &b->hist[m]);
+    return same &&
            memcmp(a->query_absmax, b->query_absmax, M * S_MAX * sizeof(float)) == 0 &&
            memcmp(a->key_absmax, b->key_absmax, M * S_MAX * sizeof(float)) == 0 &&
            same_peaks(&a->peaks, &b->peaks);

@@ -204,14 +204,17 @@ TEST(hist_value_lies_within_0_2_percent_of_its_bin)
 
 TEST(hist_quantile_is_the_value_at_its_rank)
 {
-    static uint64_t bins[HIST_BINS];
-    T_OK(isnan(hist_quantile(bins, 0.5)));
+    Arena arena = {0};
+    Hist  h;
+    T_STATUS_OK(hist_init(&h, &arena));
+    T_OK(isnan(hist_quantile(&h, 0.5)));
     for (int i = 1; i <= 1000; i++)
-        bins[hist_bin(f32_bits((float)i))]++;
+        hist_add(&h, hist_bin(f32_bits((float)i)), 1);
     double q[] = {0, 0.001, 0.5, 0.9, 0.99, 0.999, 1};
     double want[] = {1, 1, 500, 900, 990, 999, 1000};
     for (int i = 0; i < 7; i++)
-        T_NEAR(hist_quantile(bins, q[i]) / want[i], 1, 0.002);
+        T_NEAR(hist_quantile(&h, q[i]) / want[i], 1, 0.002);
+    arena_close(&arena);
 }
 
 static Peak peak(float value, int64_t sequence, int32_t head, int32_t position, int32_t key)
@@ -316,7 +319,7 @@ static Status record_rows(ValueRecord *r, Arena *arena, int n_threads, bool cut)
 static bool same_record(const ValueRecord *a, const ValueRecord *b)
 {
     return memcmp(&a->moments, &b->moments, sizeof a->moments) == 0 &&
-           memcmp(a->hist, b->hist, HIST_BINS * sizeof *a->hist) == 0 &&
+           hist_equal(&a->hist, &b->hist) &&
            memcmp(a->channel_absmax, b->channel_absmax, WIDTH * sizeof(float)) == 0 &&
            memcmp(a->channel_over_6, b->channel_over_6, WIDTH * sizeof(uint64_t)) == 0 &&
            memcmp(a->position_absmax, b->position_absmax, ROWS * sizeof(float)) == 0 &&
@@ -340,7 +343,7 @@ TEST(value_record_equals_plain_loops)
     T_OK(r.moments.n_nan == 1 && r.moments.n_pos_inf == 1 && r.moments.n_neg_inf == 0);
     uint64_t counted = 0;
     for (int64_t b = 0; b < HIST_BINS; b++)
-        counted += r.hist[b];
+        counted += r.hist.bins[b];
     T_OK(counted == VALUES - 2);
     for (int c = 0; c < WIDTH; c++) {
         float max = 0;
