@@ -1,8 +1,8 @@
 /* run_layer.c - one layer: read, transformed, coded input by input, exported. */
 #include <math.h>
 #include <string.h>
-#include <time.h>
 
+#include "kernels/clock.h"
 #include "kernels/size.h"
 #include "quant/methods/rounding.h"
 #include "quant/run/run.h"
@@ -232,27 +232,20 @@ static Status code_layer(Run *r, int64_t layer)
     return OK;
 }
 
-static double seconds_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* Noting a layer waits for the disk, with a text for all of its hidden states: where notes are
  * apart, that takes at most a tenth of the run, and what a stopped run has to do again is
  * nine times as long as a note, or the seconds asked for. */
 static Status note_layer(Run *r, int64_t layer)
 {
     size_t bytes = (size_t)(r->layers.info.config.n_layers * N_WEIGHTS) * sizeof *r->figures;
-    double now = seconds_now(), apart = r->o->note_seconds;
+    double now = clock_seconds(), apart = r->o->note_seconds;
     if (apart > 0 && r->noted == 0)
         r->noted = now;
     if (apart > 0 && now - r->noted < fmax(apart, 9 * r->note_took))
         return OK;
     TRY(export_layer_done(r->export, layer, r->figures, bytes, r->calibration.hidden,
                           (size_t)r->calibration.n_kept));
-    r->noted = seconds_now();
+    r->noted = clock_seconds();
     r->note_took = r->noted - now;
     return OK;
 }

@@ -3,15 +3,9 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
+#include "kernels/clock.h"
 
 void bar_init(Bar *b, bool quiet)
 {
@@ -39,7 +33,7 @@ void bar_show(Bar *b, const char *what, const char *unit, int64_t done, int64_t 
 {
     if (!b->on)
         return;
-    double t = now();
+    double t = clock_seconds();
     if (strncmp(b->what, what, sizeof b->what - 1) != 0) {
         snprintf(b->what, sizeof b->what, "%s", what);
         b->began = t;

@@ -1,9 +1,9 @@
 /* cli_analyze.c - diffquant analyze: one model, one text, all statistics. */
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "analysis/analyze.h"
+#include "kernels/clock.h"
 #include "kernels/size.h"
 #include "reports/cli/verbs.h"
 #include "reports/h5.h"
@@ -17,13 +17,6 @@ typedef struct {
     int64_t    n_tokens;
     const char *convention;
 } Result;
-
-static double seconds_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static Status run(Result *r, Session *se, Loaded *l)
 {
@@ -47,9 +40,9 @@ static Status run(Result *r, Session *se, Loaded *l)
     if (!name)
         FAIL(ERR_MEMORY, "out of memory for the name of %s", l->model.name);
     series_set_init(&r->set, &se->arena, name);
-    double began = seconds_now();
+    double began = clock_seconds();
     TRY(analyze_run(&r->set, &r->perplexity, &l->model, l->tokenizer, &w, &o));
-    r->seconds = seconds_now() - began;
+    r->seconds = clock_seconds() - began;
     r->device = arena_printf(&se->arena, "%s", l->backend.device);
     r->n_tokens = w.n_tokens;
     r->convention = arena_printf(&se->arena, "%s", w.convention);

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "kernels/clock.h"
 #include "reports/cli/verbs.h"
 
 typedef struct {
@@ -14,6 +15,7 @@ typedef struct {
     int32_t *said;        // of what was added, the ids that have a text
     int64_t  n_said;
     size_t   printed;     // bytes of the continuation that are out
+    double   prompt_seconds, step_seconds;   // to the first token, and from there on
 } Generation;
 
 /* Runs rows ids[from..n) and returns the likeliest next token. */
@@ -86,7 +88,9 @@ static Status run(Generation *g, int64_t most)
     int64_t from = 0;
     for (int64_t i = 0; i < most; i++) {
         int32_t next;
+        double  began = clock_seconds();
         TRY(next_token(g, from, &next));
+        *(i ? &g->step_seconds : &g->prompt_seconds) += clock_seconds() - began;
         if (ends(g->l, next))
             break;
         from = g->n;
@@ -110,7 +114,9 @@ static Status print_json(Generation *g)
     textbuf_add(&b, ", \"ids\": [");
     for (int64_t i = g->n_prompt; i < g->n; i++)
         textbuf_printf(&b, "%s%d", i > g->n_prompt ? ", " : "", g->ids[i]);
-    textbuf_add(&b, "]}\n");
+    textbuf_printf(&b, "], \"prompt_tokens\": %lld, \"prompt_seconds\": %.6f, "
+                   "\"step_seconds\": %.6f}\n", (long long)g->n_prompt, g->prompt_seconds,
+                   g->step_seconds);
     TRY(textbuf_status(&b));
     fputs(b.at, stdout);
     return OK;

@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "analysis/perplexity.h"
+#include "kernels/clock.h"
 #include "kernels/outfile.h"
 #include "kernels/size.h"
 #include "quant/quantize.h"
@@ -231,18 +231,11 @@ static void draw_layers(void *context, int64_t done, int64_t total, const char *
     bar_show(context, what, "layers", done, total);
 }
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static Status quantize(Job *j, Session *se)
 {
     Backend  be;
     Progress layers = {draw_layers, &se->bar};
-    double   began = now();
+    double   began = clock_seconds();
     TRY(session_backend(&be, se));
     j->o.backend = &be;
     j->o.progress = &layers;
@@ -252,7 +245,7 @@ static Status quantize(Job *j, Session *se)
     }
     Status s = quantize_run(&j->r, &se->arena, &j->o);
     backend_close(&be);
-    j->seconds = now() - began;
+    j->seconds = clock_seconds() - began;
     return s;
 }
 

@@ -2,7 +2,6 @@
 import json
 import re
 import subprocess
-import time
 
 from runs import ROOT, over
 
@@ -117,17 +116,11 @@ def step_rates(b, folder, name, kind):
     """Tokens a second of steps past the first, ours and llama.cpp's."""
     steps = 8 if b.tiny else 64
 
-    def run(n):
-        command = b.command("generate", folder, "--prompt", "The", "-n", n, "--dtype", "bf16",
-                            "--json")
-        begin = time.monotonic()
-        ids = json.loads(b.output(command))["ids"]   # fewer where a text ends
-        return time.monotonic() - begin, len(ids)
-
     def ours():
-        few, many = run(1), run(1 + steps)
-        return (many[1] - few[1]) / (many[0] - few[0])
-    run(1)   # a checkpoint just written is slow to read at first
+        said = json.loads(b.output(b.command("generate", folder, "--prompt", "The", "-n",
+                                             1 + steps, "--dtype", "bf16", "--json")))
+        return (len(said["ids"]) - 1) / said["step_seconds"]   # fewer where a text ends
+    ours()   # a checkpoint just written is slow to read at first
     with b.ggufs(name, [kind]) as gguf:
         return b.in_turn(ours, *[b.llama_rate(path, 0, steps) for path in gguf])
 

@@ -1,5 +1,6 @@
 /* test_cli.c - the program as a user meets it: what it prints, how it fails. Of eval and
  * compare: test_grid.c. */
+#include <cjson/cJSON.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -273,6 +274,12 @@ TEST(generate_speaks)
     T_OK(strncmp(o->out, "The command", 11) == 0 && strlen(o->out) > 13);
     o = run(with_model("generate --json %s --prompt 'The command' -n 8", PAIR));
     T_OK(o->code == 0 && strstr(o->out, "\"text\""));
+    cJSON *said = cJSON_Parse(o->out);
+    T_OK(said && cJSON_GetArraySize(cJSON_GetObjectItem(said, "ids")) == 8);
+    T_OK(cJSON_GetNumberValue(cJSON_GetObjectItem(said, "prompt_tokens")) >= 2);
+    T_OK(cJSON_GetNumberValue(cJSON_GetObjectItem(said, "prompt_seconds")) > 0);
+    T_OK(cJSON_GetNumberValue(cJSON_GetObjectItem(said, "step_seconds")) > 0);
+    cJSON_Delete(said);
 }
 
 /* A vocabulary of 101 in the model and of 3 in the tokenizer: padding speaks no word. */
