@@ -79,15 +79,23 @@ ALWAYS void vec_store_halves(uint16_t *to, Vec v)
 #endif
 }
 
-/* The 16 lanes of v[LANE_VECS], in one order for all instruction sets. */
+/* The 16 lanes of v[LANE_VECS]: halves onto each other, in one order for all instruction sets. */
 ALWAYS float sum_lanes(const Vec *v)
 {
-    float lane[LANES];
-    memcpy(lane, v, sizeof lane);
-    for (int half = LANES / 2; half > 0; half /= 2)
-        for (int i = 0; i < half; i++)
-            lane[i] += lane[i + half];
-    return lane[0];
+#if DQ_ISA_avx512 || DQ_ISA_avx2
+#if DQ_ISA_avx512
+    __m256 eight = _mm256_add_ps(_mm512_castps512_ps256((__m512)v[0]),
+                                 _mm512_extractf32x8_ps((__m512)v[0], 1));
+#else
+    __m256 eight = (__m256)(v[0] + v[1]);
+#endif
+    __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+#else
+    Vec four = (v[0] + v[2]) + (v[1] + v[3]);
+    return (four[0] + four[2]) + (four[1] + four[3]);
+#endif
 }
 
 static int64_t padded(int64_t n)
@@ -98,13 +106,9 @@ static int64_t padded(int64_t n)
 ALWAYS float largest(const float *x, int64_t n)
 {
     Vec top = vec_all(-INFINITY);
-    float lane[VEC], max = -INFINITY;
     for (int64_t i = 0; i < n; i += VEC)
         top = vec_max(vec_load(x + i), top);  // NaN in x is passed over
-    memcpy(lane, &top, sizeof top);
-    for (int i = 0; i < VEC; i++)
-        max = lane[i] > max ? lane[i] : max;
-    return max;
+    return vec_top(top);
 }
 
 ALWAYS float one_exp(float x)
