@@ -173,6 +173,12 @@ static ArenaBlock *push_block(Arena *a, ArenaBlock *b)
     return b;
 }
 
+/* One byte more: never empty. */
+static size_t whole_units(size_t bytes)
+{
+    return (bytes + ALIGN) / ALIGN * ALIGN;
+}
+
 /* The top block, with room for n * size bytes, or NULL. */
 static ArenaBlock *make_room(Arena *a, int64_t n, size_t size, bool sparse)
 {
@@ -181,20 +187,21 @@ static ArenaBlock *make_room(Arena *a, int64_t n, size_t size, bool sparse)
         return NULL;
     if (must_fail())
         return NULL;
-    bytes += ALIGN;   // of which take() uses at most ALIGN
+    bytes = whole_units(bytes);
     ArenaBlock *b = a->top;
     if (b && b->capacity - b->used >= bytes && (b->mapped || !sparse))
         return b;
     if (sparse)
-        return push_block(a, mapped_block(bytes > SHARED_BYTES ? bytes : SHARED_BYTES - ALIGN));
+        return push_block(a, mapped_block(bytes > SHARED_BYTES - ALIGN ? bytes
+                                                                       : SHARED_BYTES - ALIGN));
     return push_block(a, new_block(a, block_capacity(a, bytes)));
 }
 
-/* From a block with room. One byte more: never empty. */
+/* From a block with room. */
 static void *take(Arena *a, ArenaBlock *b, size_t bytes)
 {
     void *p = (char *)b + ALIGN + b->used;
-    bytes = (bytes + ALIGN) / ALIGN * ALIGN;
+    bytes = whole_units(bytes);
     b->used += bytes;
     b->touched = b->used > b->touched ? b->used : b->touched;
     a->used += bytes;

@@ -71,6 +71,27 @@ TEST(arena_sparse_is_zero_too)
     arena_close(&a);
 }
 
+/* Sizes on both sides of those of blocks, filled; what comes after lies elsewhere. */
+TEST(arena_blocks_hold_what_they_were_made_for)
+{
+    const int64_t UNITS[] = {1 << 20, 4 << 20, 16 << 20}, OFF[] = {-192, -128, -65, -64, -63, 0, 1};
+    for (int i = 0; i < 3; i++)
+        for (int j = 0; j < 7; j++) {
+            int64_t n = UNITS[i] + OFF[j];
+            for (int kind = 0; kind < 3; kind++) {
+                Arena a = {.keep = kind == 1};
+                char *p = kind == 2 ? arena_sparse(&a, n, 1) : arena_raw(&a, n, 1);
+                T_OK(p != NULL);
+                memset(p, 1, (size_t)n);
+                char *next = arena_alloc(&a, 1 << 20, 1);
+                T_OK(is_zero(next, 1 << 20));
+                memset(next, 2, 1 << 20);
+                T_OK(p[0] == 1 && p[n - 1] == 1);
+                arena_close(&a);
+            }
+        }
+}
+
 TEST(arena_rewinds_over_many_blocks)
 {
     Arena     a = {0};
