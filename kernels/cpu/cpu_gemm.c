@@ -124,18 +124,16 @@ static void stage_row(const GemmRun *run, char *to, const float *x)
 
 static void stage(GemmRun *run, const float *x, const int32_t *rows, int n_threads)
 {
-    int64_t n = run->n_rows - run->n_direct;
-    int64_t n_staged = n;
+    int64_t n = run->n_rows;
     if (run->last_rows)
-        n_staged = (run->n_chunks - 1) * GEMM_ROWS + run->last_rows - run->n_direct;
+        n = (run->n_chunks - 1) * GEMM_ROWS + run->last_rows;
 #pragma omp parallel for num_threads(n_threads)
-    for (int64_t i = 0; i < n_staged; i++) {
-        char   *to = run->staged + (size_t)i * run->row_bytes;
-        int64_t row = run->n_direct + i;
-        if (i >= n)
+    for (int64_t i = 0; i < n; i++) {
+        char *to = run->staged + (size_t)i * run->row_bytes;
+        if (i >= run->n_rows)
             memset(to, 0, run->row_bytes);
         else
-            stage_row(run, to, x + (rows ? rows[row] : row) * run->linear->k);
+            stage_row(run, to, x + (rows ? rows[i] : i) * run->linear->k);
     }
 }
 
@@ -179,9 +177,9 @@ static Status plan_run(GemmRun *run, Backend *be, const Linear *w, const Tensor 
     run->n_chunks = ceil_div(n_rows, GEMM_ROWS);
     run->one_row = x->shape[0] == 1;
     TRY(choose_kernel(run, cpu_state(be)));
-    run->direct = x->data;
-    if (w->dtype == DTYPE_F32 && w->k == run->weights->k_pad && all_rows && !run->one_row)
-        run->n_direct = n_rows / GEMM_ROWS * GEMM_ROWS;
+    run->x = x->data;
+    run->in_place = w->dtype == DTYPE_F32 && w->k == run->weights->k_pad && all_rows &&
+                    !run->one_row;
     run->row_bytes = (size_t)run->weights->k_pad * (run->bf16 ? 2 : 4);
     run->thread_bytes = thread_bytes(run);
     return OK;
@@ -191,7 +189,7 @@ static Status plan_run(GemmRun *run, Backend *be, const Linear *w, const Tensor 
 static bool stage_alike(const GemmRun *a, const GemmRun *b)
 {
     return !a->one_row && a->bf16 == b->bf16 && a->row_bytes == b->row_bytes &&
-           a->linear->dtype == b->linear->dtype && a->n_direct == b->n_direct &&
+           a->linear->dtype == b->linear->dtype && a->in_place == b->in_place &&
            a->last_rows == b->last_rows;
 }
 
@@ -201,7 +199,7 @@ static Status size_staged(size_t *bytes, GemmRun *runs, int n)
     *bytes = 0;
     for (int i = 0; i < n; i++) {
         GemmRun *run = &runs[i];
-        size_t   rows = (size_t)(run->n_chunks * GEMM_ROWS - run->n_direct), own;
+        size_t   rows = run->in_place ? 0 : (size_t)(run->n_chunks * GEMM_ROWS), own;
         run->shares_rows = i > 0 && stage_alike(run, runs);
         run->staged_at = run->shares_rows ? 0 : *bytes;
         if (!size_mul(rows, run->row_bytes, &own) ||
@@ -234,8 +232,8 @@ static Status place_runs(GemmRun *runs, int n, Backend *be, const int32_t *rows,
         run->thread_memory = memory + extra;
         run->thread_bytes = of_thread;
         run->staged = memory + extra + threads + run->staged_at;
-        if (!run->shares_rows)
-            stage(run, run->direct, rows, cpu_threads(be, run->n_rows * run->linear->k));
+        if (!run->in_place && !run->shares_rows)
+            stage(run, run->x, rows, cpu_threads(be, run->n_rows * run->linear->k));
         if (run->one_row && run->weights->codes)
             prepare_codes(run);
     }
@@ -340,12 +338,12 @@ static void one_row(GemmBlock *b)
 }
 
 /* Where a chunk's rows lie. */
-static void *chunk_rows(const GemmRun *run, int64_t chunk)
+static const void *chunk_rows(const GemmRun *run, int64_t chunk)
 {
     int64_t row = chunk * GEMM_ROWS;
-    if (row < run->n_direct)
-        return (void *)(run->direct + row * run->linear->k);
-    return run->staged + (size_t)(row - run->n_direct) * run->row_bytes;
+    if (run->in_place)
+        return run->x + row * run->linear->k;
+    return run->staged + (size_t)row * run->row_bytes;
 }
 
 /* The chunk's rows, panel by panel. */

@@ -101,9 +101,9 @@ typedef struct {
     int64_t           last_rows;     // of the last chunk with padding, oneDNN
     int64_t           group_panels, n_groups;
     const Gemm       *gemm[2][2];    // [last chunk of rows][last group], oneDNN
-    const float      *direct;        // rows used where they lie: the first ones
-    int64_t           n_direct;      //   n_direct, a multiple of GEMM_ROWS
-    char             *staged;        // the rest, converted and padded
+    const float      *x;
+    bool              in_place;      // its rows are used where they lie
+    char             *staged;        // else: converted and padded
     size_t            staged_at;     //   behind those of runs before it
     bool              shares_rows;   //   the first run's
     size_t            row_bytes;
