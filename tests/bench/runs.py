@@ -52,7 +52,7 @@ class Bench:
         self.tiny, self.quick = options.tiny, options.quick or options.tiny
         self.work = pathlib.Path(options.work).resolve() / ("tiny" if self.tiny else ".")
         self.runs, self.threads = options.runs, options.threads
-        self.sizes = ["135"] if self.quick else ["135", "1b"]
+        self.sizes = options.sizes or (["135"] if self.quick else ["135", "1b"])
         self.contexts = [64] if self.tiny else [512] if self.quick else [512, 2048]
         self.part, self.rows = None, []
         self.work.mkdir(parents=True, exist_ok=True)
@@ -119,6 +119,8 @@ class Bench:
         """values and ratios: one a run. Without a goal a row says what is."""
         row = {"part": self.part, "figure": name, "value": statistics.median(values),
                "unit": unit, "values": values}
+        if self.tiny:
+            at_least = at_most = None
         if ratios is not None:
             ratio = statistics.median(ratios)
             met = None
