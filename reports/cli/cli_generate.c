@@ -1,4 +1,5 @@
 /* cli_generate.c - diffquant generate: the likeliest continuation, token by token. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -36,6 +37,9 @@ static Status next_token(Generation *g, int64_t from, int32_t *next)
                             1, m->config.hidden);
     TRY(op_score(m->backend, &last, &m->head, &target, &logprob, next));
     backend_rewind(m->backend, mark);
+    if (isnan(logprob))
+        FAIL(ERR_RANGE, "%s: after %lld tokens some logits are NaN or infinite", m->name,
+             (long long)g->n);
     return OK;
 }
 

@@ -317,6 +317,7 @@ static Status print_json(Session *se, const ModelInfo *info, const Memory ways[N
 static Status inspect(Session *se, const ModelInfo *info)
 {
     Memory ways[N_WAYS];
+    session_say_context(se, info->path, &info->config);
     TRY(measure_ways(ways, se, info));
     if (se->s.json)
         return print_json(se, info, ways);

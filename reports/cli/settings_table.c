@@ -92,8 +92,8 @@ const OptionRow settings_options[] = {
      "how scales and what is not coded are stored (default: as in MODEL; convert: f32 where\n"
      "nothing less holds the products with subln.weight)"},
     {"text", 0, TEXT, OPT_LIST, AT(texts), "FILE", 0, 0,
-     "UTF-8 text to run over; may be given several times (analyze, compare: the example\n"
-     "text by default, software documentation; quantize: calibrates on it)"},
+     "UTF-8 text to run over; may be given several times (analyze, compare, eval: the\n"
+     "example text by default, software documentation; quantize: calibrates on it)"},
     {"windows", 0, VERB_QUANTIZE | GRID, OPT_INT, AT(windows), "N", 1, INT32_MAX,
      "windows of the text to calibrate on (default 128; eval, compare: half of the text if\n"
      "that is less, where --calibrate is not given)"},

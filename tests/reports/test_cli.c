@@ -207,6 +207,9 @@ TEST(inspect_states_the_memory_of_analyze)
     Outcome *o = run(with_model("inspect --context 40 --threads 1 %s", TINY));
     T_OK(o->code == 0 && strstr(o->out, "windows of 40 tokens"));
     T_OK(strstr(o->out, "\n  f32 --stream ") && strstr(o->out, "\n  bf16 "));
+    T_OK(!*o->err);
+    o = run(with_model("inspect --context 100000 %s", TINY));
+    T_OK(o->code == 0 && strstr(o->err, "a context of 100000 is more than the "));
     o = run(with_model("inspect --json --context 40 --max-tokens 120 %s", TINY));
     T_OK(o->code == 0 && strstr(o->out, "\"memory\": {\"context\": 40, \"bytes_per_token\": "));
     T_OK(strstr(o->out, "\"bf16_stream\": {\"peak\": "));
@@ -280,6 +283,17 @@ TEST(generate_speaks)
     T_OK(cJSON_GetNumberValue(cJSON_GetObjectItem(said, "prompt_seconds")) > 0);
     T_OK(cJSON_GetNumberValue(cJSON_GetObjectItem(said, "step_seconds")) > 0);
     cJSON_Delete(said);
+}
+
+/* A model whose last norm overflows has nothing to say. */
+TEST(generate_refuses_logits_of_nan)
+{
+    char text[1024];
+    snprintf(text, sizeof text, "cp -r %s nan && head -c 512 /dev/zero | "
+             "tr '\\0' '\\177' | dd bs=1 conv=notrunc status=none of=nan/model.safetensors "
+             "seek=$(($(stat -c %%s nan/model.safetensors) - 512))", check_path(PAIR));
+    T_OK(system_in_tmp(text));
+    T_OK(fails(run("generate -q nan --prompt 'The command' -n 3"), 1, "some logits are NaN", ""));
 }
 
 /* A vocabulary of 101 in the model and of 3 in the tokenizer: padding speaks no word. */
