@@ -196,12 +196,13 @@ static void print_memory(const Session *se, const ModelInfo *info, const Memory 
         const Memory *m = &ways[i];
         char          text[5][32];
         printf("  %-13s  %10s  %10s  %10s  %10s  %10s\n", WAYS[i].name,
-               size_text(text[0], m->peak), size_text(text[1], m->weights),
+               size_text(text[0], m->peak + MEMORY_PROGRAM), size_text(text[1], m->weights),
                size_text(text[2], m->pass), size_text(text[3], m->scratch),
                size_text(text[4], m->records));
     }
     printf("and %zu B for each token of the text. A batch: the windows that are on their way at\n"
-           "once, and, with --stream, the weights at work.\n", ways[0].token);
+           "once, and, with --stream, the weights at work. In all: the program's own %d MiB too.\n",
+           ways[0].token, MEMORY_PROGRAM >> 20);
 }
 
 /* --- for programs --- */
@@ -254,7 +255,7 @@ static void json_memory(TextBuf *b, int64_t context, const Memory ways[N_WAYS])
         const Memory *m = &ways[i];
         textbuf_printf(b, ", \"%s\": {\"peak\": %zu, \"weights\": %zu, \"pass\": %zu, "
                        "\"scratch\": %zu, \"records\": %zu, \"batch_tokens\": %lld}",
-                       WAYS[i].key, m->peak, m->weights, m->pass, m->scratch, m->records,
+                       WAYS[i].key, m->peak + MEMORY_PROGRAM, m->weights, m->pass, m->scratch, m->records,
                        (long long)m->batch);
     }
     textbuf_add(b, "}, ");
