@@ -256,8 +256,7 @@ static void json_memory(TextBuf *b, int64_t context, const Memory ways[N_WAYS])
         textbuf_printf(b, ", \"%s\": {\"peak\": %zu, \"weights\": %zu, \"pass\": %zu, "
                        "\"scratch\": %zu, \"records\": %zu, \"batch_tokens\": %lld}",
                        WAYS[i].key, m->peak + MEMORY_PROGRAM, m->weights, m->pass, m->scratch,
-                       m->records,
-                       (long long)m->batch);
+                       m->records, (long long)m->batch);
     }
     textbuf_add(b, "}, ");
 }
