@@ -238,7 +238,7 @@ void attn_pad_norm_weight(const AttnCall *c);
 /* A row of d numbers as words. */
 void attn_pack_query(const AttnCall *c, Word *to, const float *q);
 /* panel [d_words,PANEL_KEYS] of n <= PANEL_KEYS keys of one map of a group, the first at k; 0 for
- * those that are missing. scratch [d,PANEL_KEYS], may be the panel. */
+ * those that are missing. scratch [d,PANEL_KEYS], looked at where words are pairs. */
 void attn_pack_keys(const AttnCall *c, Word *panel, float *scratch, const float *k, int64_t n);
 /* rows [dv_pad] of words of n values of a group, the first at v, which stands at the beginning
  * of a word. */

@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "kernels/cpufeat.h"
-
 #include "kernels/half.h"
 #include "kernels/size.h"
 

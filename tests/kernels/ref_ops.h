@@ -34,9 +34,9 @@ double ref_worst(const float *a, const double *b, int64_t n);
 /* REF_EACH_ISA(isa) { ... } runs for those this machine has, AVX-512 once for each way to multiply
  * bf16, and ends with the choice as it was. */
 bool ref_next_isa(CpuIsa *isa);
+#define REF_EACH_ISA(isa) for (CpuIsa isa = N_CPU_ISAS; ref_next_isa(&isa);)
 /* The check in f32 and in bf16, on each of them. */
 void ref_each_dtype(void (*check)(Dtype dtype));
-#define REF_EACH_ISA(isa) for (CpuIsa isa = N_CPU_ISAS; ref_next_isa(&isa);)
 
 /* Rows first .. end of t [T,E], where they lie. */
 Tensor ref_part(const Tensor *t, int64_t first, int64_t end);
