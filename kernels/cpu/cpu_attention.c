@@ -67,7 +67,7 @@ static void place_scratch(AttnScratch *s, Carve *m, const AttnCall *c)
 {
     int64_t M = c->a->n_maps, rows = TILE_ROWS * c->n_rows;
     CARVE(s->q, m, rows * c->d_words);
-    CARVE(s->panel, m, c->per_word == 2 ? c->d * PANEL_KEYS : 0);
+    CARVE(s->key_rows, m, c->a->dtype == DTYPE_BF16 ? c->d_words * PANEL_KEYS : 0);
     CARVE(s->x, m, rows * TILE_KEYS);
     CARVE(s->o, m, rows * c->dv_pad);
     CARVE(s->keep, m, rows);

@@ -157,7 +157,7 @@ typedef struct {
 /* Memory of one thread. */
 typedef struct {
     Word        *q;        // [R,TILE_ROWS,d_words]
-    float       *panel;    // [d,PANEL_KEYS] on its way to words
+    Word        *key_rows; // [PANEL_KEYS,d_words] on their way to a panel, of bf16
     float       *x;        // [TILE_ROWS*R,TILE_KEYS] logits, then words of weights
     float       *o;        // [TILE_ROWS*R,dv_pad]
     float       *keep;     // [TILE_ROWS*R]
@@ -236,10 +236,10 @@ void attn_pad_norm_weight(const AttnCall *c);
 
 /* cpu_attention_pack.c */
 /* A row of d numbers as words. */
-void attn_pack_query(const AttnCall *c, Word *to, const float *q);
+void attn_pack_row(const AttnCall *c, Word *to, const float *x);
 /* panel [d_words,PANEL_KEYS] of n <= PANEL_KEYS keys of one map of a group, the first at k; 0 for
- * those that are missing. scratch [d,PANEL_KEYS], looked at where words are pairs. */
-void attn_pack_keys(const AttnCall *c, Word *panel, float *scratch, const float *k, int64_t n);
+ * those that are missing. rows [PANEL_KEYS,d_words]: they are rounded there, where they are. */
+void attn_pack_keys(const AttnCall *c, Word *panel, Word *rows, const float *k, int64_t n);
 /* rows [dv_pad] of words of n values of a group, the first at v, which stands at the beginning
  * of a word. */
 void attn_pack_values(const AttnCall *c, Word *rows, const float *v, int64_t n);

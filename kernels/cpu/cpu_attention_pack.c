@@ -14,53 +14,64 @@
 #include "kernels/cpu/cpu_attention.h"
 #include "kernels/cpu/cpu_backend.h"
 
-typedef float Quad __attribute__((vector_size(16)));
-typedef float QuadAt __attribute__((vector_size(16), aligned(4), may_alias));
-typedef int32_t Pick __attribute__((vector_size(16)));
+typedef Word Quad __attribute__((vector_size(16)));
+typedef Word QuadAt __attribute__((vector_size(16), aligned(4), may_alias));
 
-/* 4 keys x 4 dims -> 4 dims x 4 keys. */
-static void transpose_4x4(float *to, const float *k, int64_t ld)
+/* 4 keys x 4 words -> 4 words x 4 keys. */
+static void transpose_4x4(Word *to, const Word *k, int64_t ld)
 {
     Quad a = *(const QuadAt *)k, b = *(const QuadAt *)(k + ld);
     Quad c = *(const QuadAt *)(k + 2 * ld), d = *(const QuadAt *)(k + 3 * ld);
-    Quad ab = __builtin_shuffle(a, b, (Pick){0, 4, 1, 5});
-    Quad cd = __builtin_shuffle(c, d, (Pick){0, 4, 1, 5});
-    Quad ab2 = __builtin_shuffle(a, b, (Pick){2, 6, 3, 7});
-    Quad cd2 = __builtin_shuffle(c, d, (Pick){2, 6, 3, 7});
-    *(QuadAt *)to = __builtin_shuffle(ab, cd, (Pick){0, 1, 4, 5});
-    *(QuadAt *)(to + PANEL_KEYS) = __builtin_shuffle(ab, cd, (Pick){2, 3, 6, 7});
-    *(QuadAt *)(to + 2 * PANEL_KEYS) = __builtin_shuffle(ab2, cd2, (Pick){0, 1, 4, 5});
-    *(QuadAt *)(to + 3 * PANEL_KEYS) = __builtin_shuffle(ab2, cd2, (Pick){2, 3, 6, 7});
+    Quad ab = __builtin_shuffle(a, b, (Quad){0, 4, 1, 5});
+    Quad cd = __builtin_shuffle(c, d, (Quad){0, 4, 1, 5});
+    Quad ab2 = __builtin_shuffle(a, b, (Quad){2, 6, 3, 7});
+    Quad cd2 = __builtin_shuffle(c, d, (Quad){2, 6, 3, 7});
+    *(QuadAt *)to = __builtin_shuffle(ab, cd, (Quad){0, 1, 4, 5});
+    *(QuadAt *)(to + PANEL_KEYS) = __builtin_shuffle(ab, cd, (Quad){2, 3, 6, 7});
+    *(QuadAt *)(to + 2 * PANEL_KEYS) = __builtin_shuffle(ab2, cd2, (Quad){0, 1, 4, 5});
+    *(QuadAt *)(to + 3 * PANEL_KEYS) = __builtin_shuffle(ab2, cd2, (Quad){2, 3, 6, 7});
 }
 
-/* panel [d,PANEL_KEYS] from n keys of d dims, ld apart. */
-static void pack_panel(float *panel, const float *k, int64_t ld, int64_t n, int64_t d)
+/* panel [words,PANEL_KEYS] from n keys of so many words, ld apart. */
+static void pack_panel(Word *panel, const Word *k, int64_t ld, int64_t n, int64_t words)
 {
-    int64_t quads = n / 4 * 4, dims = d / 4 * 4;
+    int64_t quads = n / 4 * 4, whole = words / 4 * 4;
     if (n < PANEL_KEYS)
-        memset(panel, 0, (size_t)d * PANEL_KEYS * sizeof *panel);
+        memset(panel, 0, (size_t)words * PANEL_KEYS * sizeof *panel);
     for (int64_t j = 0; j < quads; j += 4) {
-        for (int64_t i = 0; i < dims; i += 4)
+        for (int64_t i = 0; i < whole; i += 4)
             transpose_4x4(panel + i * PANEL_KEYS + j, k + j * ld + i, ld);
-        for (int64_t i = dims; i < d; i++)
+        for (int64_t i = whole; i < words; i++)
             for (int64_t l = j; l < j + 4; l++)
                 panel[i * PANEL_KEYS + l] = k[l * ld + i];
     }
     for (int64_t j = quads; j < n; j++)
-        for (int64_t i = 0; i < d; i++)
+        for (int64_t i = 0; i < words; i++)
             panel[i * PANEL_KEYS + j] = k[j * ld + i];
 }
 
-void attn_pack_query(const AttnCall *c, Word *to, const float *q)
+void attn_pack_row(const AttnCall *c, Word *to, const float *x)
 {
     if (c->per_word == 2) {
         to[c->d_words - 1] = 0;
-        cpu_rows()->round_bf16((uint16_t *)(void *)to, q, c->d);
+        cpu_rows()->round_bf16((uint16_t *)(void *)to, x, c->d);
     } else if (c->a->dtype == DTYPE_BF16) {
-        cpu_rows()->round_to_bf16((float *)(void *)to, q, c->d);
+        cpu_rows()->round_to_bf16((float *)(void *)to, x, c->d);
     } else {
-        memcpy(to, q, (size_t)c->d * sizeof *to);
+        memcpy(to, x, (size_t)c->d * sizeof *to);
     }
+}
+
+void attn_pack_keys(const AttnCall *c, Word *panel, Word *rows, const float *k, int64_t n)
+{
+    int64_t ld = c->a->n_groups * c->n_key_maps * c->d;
+    if (c->a->dtype != DTYPE_BF16) {
+        pack_panel(panel, (const Word *)(const void *)k, ld, n, c->d);
+        return;
+    }
+    for (int64_t j = 0; j < n; j++)
+        attn_pack_row(c, rows + j * c->d_words, k + j * ld);
+    pack_panel(panel, rows, c->d_words, n, c->d_words);
 }
 
 /* y [n] = pairs of numbers of two rows; high NULL: zeros. */
@@ -70,18 +81,6 @@ static void pair_rows(Word *y, const float *low, const float *high, int64_t n)
     int64_t step = high ? n : PANEL_KEYS;
     for (int64_t i = 0; i < n; i += step)
         cpu_rows()->pair_bf16(y + i, low + i, high ? high : ZEROS, i64_min(n - i, step));
-}
-
-void attn_pack_keys(const AttnCall *c, Word *panel, float *scratch, const float *k, int64_t n)
-{
-    int64_t ld = c->a->n_groups * c->n_key_maps * c->d, d = c->d;
-    float  *floats = c->per_word == 2 ? scratch : (float *)(void *)panel;
-    pack_panel(floats, k, ld, n, d);
-    for (int64_t i = 0; c->per_word == 2 && i < d; i += 2)
-        pair_rows(panel + i / 2 * PANEL_KEYS, floats + i * PANEL_KEYS,
-                  i + 1 < d ? floats + (i + 1) * PANEL_KEYS : NULL, PANEL_KEYS);
-    if (c->per_word == 1 && c->a->dtype == DTYPE_BF16)
-        cpu_rows()->round_to_bf16(floats, floats, d * PANEL_KEYS);
 }
 
 void attn_pack_values(const AttnCall *c, Word *rows, const float *v, int64_t n)
@@ -99,7 +98,7 @@ void attn_pack_values(const AttnCall *c, Word *rows, const float *v, int64_t n)
 }
 
 /* Panel p of the sequence, of all groups and maps. */
-static void pack_keys(const AttnCall *c, float *scratch, const float *k, int64_t sequence,
+static void pack_keys(const AttnCall *c, Word *rows, const float *k, int64_t sequence,
                       int64_t p)
 {
     int64_t n_heads = c->a->n_groups * c->n_key_maps, ld = n_heads * c->d;
@@ -108,7 +107,7 @@ static void pack_keys(const AttnCall *c, float *scratch, const float *k, int64_t
     int64_t words = c->d_words * PANEL_KEYS;
     Word   *panel = c->k_panels + (c->panel_start[sequence] + p) * n_heads * words;
     for (int64_t h = 0; h < n_heads; h++)
-        attn_pack_keys(c, panel + h * words, scratch, k + key * ld + h * c->d, n);
+        attn_pack_keys(c, panel + h * words, rows, k + key * ld + h * c->d, n);
 }
 
 /* The values of the same keys, of all groups. */
@@ -137,11 +136,11 @@ void attn_pack(const AttnCall *c, AttnScratch *threads, const float *k, const fl
     int64_t n_sequences = c->a->batch.n_sequences;
 #pragma omp parallel num_threads(n_threads)
     for (int64_t b = 0; b < n_sequences; b++) {
-        float  *scratch = threads[omp_get_thread_num()].panel;
+        Word   *rows = threads[omp_get_thread_num()].key_rows;
         int64_t n = c->panel_start[b + 1] - c->panel_start[b];
 #pragma omp for schedule(static) nowait
         for (int64_t p = first_key(c, b) / PANEL_KEYS; p < n; p++) {
-            pack_keys(c, scratch, k, b, p);
+            pack_keys(c, rows, k, b, p);
             pack_values(c, v, b, p);
         }
     }

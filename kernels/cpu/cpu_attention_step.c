@@ -33,7 +33,7 @@ typedef struct {
 typedef struct {
     Word       *q;        // [rows,d_words]
     Word       *k;        // [d_words,PANEL_KEYS]
-    float      *panel;    // [d,PANEL_KEYS] on its way there
+    Word       *key_rows; // [PANEL_KEYS,d_words] on their way there, of bf16
     Word       *v;        // [TILE_KEYS / per_word,dv_pad]
     float      *x;        // [rows,TILE_KEYS] logits, then words of weights
     float      *o;        // [rows,dv_pad]
@@ -72,7 +72,7 @@ static void begin(const Step *st, StepScratch *s)
     const AttnCall *c = st->c;
     const float    *q = c->q + st->first_row * c->d;
     for (int64_t r = 0; r < st->n_rows; r++)
-        attn_pack_query(c, s->q + r * c->d_words, q + r * c->d);
+        attn_pack_row(c, s->q + r * c->d_words, q + r * c->d);
     memset(s->o, 0, (size_t)(st->n_rows * c->dv_pad) * sizeof *s->o);
     for (int64_t r = 0; r < st->n_rows; r++)
         s->softmax[r] = (SoftmaxRow){-INFINITY, 0};
@@ -99,7 +99,7 @@ static void map_logits(const Step *st, StepScratch *s, int64_t map, int64_t key,
         const float *from = keys + (key + j) * st->ldk;
         prefetch(from + n * st->ldk, st->ldk, i64_min(st->n_keys - key - j - n, PANEL_KEYS),
                  c->d);
-        attn_pack_keys(c, s->k, s->panel, from, n);
+        attn_pack_keys(c, s->k, s->key_rows, from, n);
         for (int64_t m = 0; m < c->n_rows; m++) {
             if (c->n_key_maps == 2 && map_of(c, m) != map)
                 continue;
@@ -178,7 +178,7 @@ static void place(StepScratch *s, float **norm_weight, const AttnCall *c, int n_
     for (int i = 0; i < n_threads; i++, s++) {
         CARVE(s->q, m, rows * c->d_words);
         CARVE(s->k, m, PANEL_KEYS * c->d_words);
-        CARVE(s->panel, m, c->per_word == 2 ? c->d * PANEL_KEYS : 0);
+        CARVE(s->key_rows, m, c->a->dtype == DTYPE_BF16 ? c->d_words * PANEL_KEYS : 0);
         CARVE(s->v, m, TILE_KEYS / c->per_word * c->dv_pad);
         CARVE(s->x, m, rows * TILE_KEYS);
         CARVE(s->o, m, rows * c->dv_pad);
