@@ -3,7 +3,8 @@
  * shapes  x [T,K], y [T,N] f32, W [N,K] packed as cpu_gemm.h says; any T, N, K
  * cost    2 T N K flops; T == 1 reads all of W: memory bound
  * types   f32, or bf16 weights and inputs with f32 sums; weights also as codes
- * threads take a group of columns and up to TASK_CHUNKS chunks of rows each
+ * threads take a group of columns and up to TASK_CHUNKS chunks of rows each; of T == 1 a
+ *         stretch of panels
  * sums    as cpu_gemm.h; T == 1 by the matrix-vector kernel, see gemm_run_open
  * NaN     any NaN in row t makes row t NaN
  * test    tests/kernels/test_linear.c */
@@ -14,7 +15,10 @@
 #include "kernels/half.h"
 #include "kernels/size.h"
 
-enum { TASK_CHUNKS = 4 };
+enum {
+    TASK_CHUNKS = 4,  // of rows
+    SHARES = 2        // a thread takes of one row's product: memory is read fastest in long
+};                    //   stretches, and who is late leaves one to the others
 
 /* Output n of a panel and input k stand here in the panel. */
 static inline int64_t at_f32(int64_t n, int64_t k)
@@ -149,13 +153,15 @@ static Status run_together(Backend *be, const LinearOut *outs, int n, const Tens
 {
     GemmRun runs[GEMM_RUNS];
     int64_t n_tasks = 0, work = 0;
-    int     error = 0;
+    int     error = 0, n_threads;
     TRY(gemm_runs_open(runs, be, outs, n, x));
     for (int i = 0; i < n; i++) {
         n_tasks += runs[i].n_groups * n_strips(&runs[i]);
         work += x->shape[0] * outs[i].w->n * outs[i].w->k;
     }
-#pragma omp parallel for schedule(dynamic) num_threads(cpu_threads(be, work))
+    n_threads = cpu_threads(be, work);
+    int64_t stretch = runs->one_row ? ceil_div(n_tasks, SHARES * n_threads) : 1;
+#pragma omp parallel for schedule(dynamic, stretch) num_threads(n_threads)
     for (int64_t task = 0; task < n_tasks; task++) {
         int failed = run_task(runs, outs, task);
         if (failed) {
