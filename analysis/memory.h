@@ -9,7 +9,7 @@
 typedef struct {
     Dtype   dtype;       // F32 or BF16: of the products
     bool    stream;      // ModelOptions.stream
-    int     n_threads;   // 0: all cores
+    int     n_threads;   // 0: all, as backend_open
     int64_t context;     // tokens in a window, >= 1
     int64_t n_tokens;    // of the text; 0: as many as a batch of windows takes, and more
 } MemoryAsk;

@@ -58,8 +58,8 @@ Status backend_open(Backend *be, const char *name, int n_threads)
 {
     *be = (Backend){0};
     if (n_threads < 0)
-        FAIL(ERR_RANGE, "%d threads, expected 0 (all cores) or more", n_threads);
-    be->n_threads = n_threads ? n_threads : omp_get_num_procs();
+        FAIL(ERR_RANGE, "%d threads, expected 0 (all) or more", n_threads);
+    be->n_threads = n_threads ? n_threads : omp_get_max_threads();
     Status s = open_device(be, name);
     be->arena.keep = true;  // every pass takes what the one before it took
     if (s != OK)

@@ -219,7 +219,7 @@ struct Backend {
 };
 
 /* name: "cpu", "cuda" (the first of these), "cuda:1" or "auto" (the best that is there).
- * n_threads 0: all cores. ERR_DEVICE where that device is missing. */
+ * n_threads 0: all cores, or OMP_NUM_THREADS. ERR_DEVICE where that device is missing. */
 MUST_USE Status backend_open(Backend *be, const char *name, int n_threads);
 void            backend_close(Backend *be);
 /* --- asking beforehand --- */

@@ -1,6 +1,7 @@
 /* session.c - opens models and texts for the verbs, and prints for them. */
 #include "reports/cli/session.h"
 
+#include <omp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,6 +41,8 @@ Status session_open(Session *se, int argc, char **argv)
     *se = (Session){0};
     TRY(settings_parse(&se->s, &se->arena, argc, argv));
     TRY(settings_command(&se->command, &se->arena, argc, argv));
+    if (se->s.threads)  // of what needs no Backend: reading, packing, rounding
+        omp_set_num_threads((int)se->s.threads);
     bar_init(&se->bar, se->s.quiet);
     se->progress = (Progress){draw_step, &se->bar};
     return se->s.layout && !se->s.help ? lay_out_models(se) : OK;

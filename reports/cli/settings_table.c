@@ -190,7 +190,7 @@ const OptionRow settings_options[] = {
      "hold only the weights at work, a layer's or the head's, and read the file again for each\n"
      "batch of the text: the same results in the memory that inspect states"},
     {"threads", 0, RUN | VERB_QUANTIZE | VERB_INSPECT, OPT_INT, AT(threads), "N", 1, 4096,
-     "threads to use (default: all cores)"},
+     "threads to use (default: all cores, or OMP_NUM_THREADS)"},
     {"json", 0, 0, OPT_FLAG, AT(json), NULL, 0, 0, "print results as JSON"},
     {"quiet", 'q', 0, OPT_FLAG, AT(quiet), NULL, 0, 0, "no progress, no messages"},
     {"help", 'h', 0, OPT_FLAG, AT(help), NULL, 0, 0, "show this help"},

@@ -1,9 +1,11 @@
 /* test_cli_device.c - where the program computes: what --device takes, and what it says where
  * there is no GPU. With one: tests/cuda/test_cuda_cli.c. */
+#include <omp.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "kernels/backend.h"
+#include "reports/cli/session.h"
 #include "tests/check.h"
 #include "tests/reports/ref_program.h"
 
@@ -86,4 +88,21 @@ TEST(memory_of_the_device_is_a_size)
     T_OK(fails(analyze(NO_GPU, "--device-memory 8Gi"), 2, "--device-memory", "8Gi"));
     T_OK(fails(analyze(NO_GPU, "--device-memory 1e30"), 2, "--device-memory", "1e30"));
     T_OK(analyze(NO_GPU, "--device cpu --device-memory 1k")->code == 0);  // the CPU has none
+}
+
+/* Of the work that has a Backend, and of reading, packing and rounding, that have none. */
+TEST(threads_are_those_asked_for)
+{
+    const char *words[] = {"diffquant", "quantize", "m", "-o", "q", "--threads", "3", NULL};
+    int         before = omp_get_max_threads();
+    Session     se;
+    Backend     be;
+    T_OK(session_open(&se, 7, (char **)words) == OK);
+    T_OK(omp_get_max_threads() == 3);
+    T_OK(session_backend(&be, &se) == OK && be.n_threads == 3);
+    backend_close(&be);
+    T_OK(backend_open(&be, "cpu", 0) == OK && be.n_threads == 3);
+    backend_close(&be);
+    session_close(&se);
+    omp_set_num_threads(before);
 }
