@@ -60,11 +60,12 @@ def rate_of_registers(b, way):
 
 
 def record(b):
-    """What recording costs."""
+    """What recording costs, over as many tokens at every context."""
+    n = 4 * max(b.contexts)
     for name in ["llama135", "diff135"]:
         for dtype in ["f32", "bf16"]:
             for context in b.contexts:
-                ways = [b.rate(b.model(name), context, 4 * context, "--dtype", dtype, *off)
+                ways = [b.rate(b.model(name), context, n, "--dtype", dtype, *off)
                         for off in [[], ["--no-record"]]]
                 on, off = b.in_turn(*ways)
                 b.row(f"record {name} {dtype} {context}", on, "tok/s", over(off, on),

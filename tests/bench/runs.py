@@ -62,7 +62,9 @@ class Bench:
     # --- running ---
 
     def environment(self):
-        return os.environ | {"OMP_NUM_THREADS": str(self.threads), "CUDA_VISIBLE_DEVICES": ""}
+        """As users have it: no other word to OpenMP than the number of threads."""
+        own = {k: v for k, v in os.environ.items() if not k.startswith(("OMP_", "GOMP_"))}
+        return own | {"OMP_NUM_THREADS": str(self.threads), "CUDA_VISIBLE_DEVICES": ""}
 
     def output(self, command, **options):
         """What a program prints; its messages too where stderr=subprocess.STDOUT."""
