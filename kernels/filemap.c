@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -36,6 +37,23 @@ Status filemap_open(FileMap *map, const char *path)
     Status s = map_descriptor(map, fd, path);
     close(fd);
     return s;
+}
+
+/* Only what a signal may call. */
+static void say_gone(int signal)
+{
+    static const char TEXT[] = "diffquant: a file became shorter, or its disk failed, while it "
+                               "was read\n";
+    (void)signal;
+    ssize_t heard = write(STDERR_FILENO, TEXT, sizeof TEXT - 1);
+    (void)heard;
+    _exit(1);
+}
+
+void filemap_guard(void)
+{
+    struct sigaction gone = {.sa_handler = say_gone};
+    sigaction(SIGBUS, &gone, NULL);
 }
 
 void filemap_close(FileMap *map)

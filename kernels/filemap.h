@@ -13,6 +13,9 @@ typedef struct {
 
 /* ERR_IO names the path and the system's reason (a folder counts as one). */
 MUST_USE Status filemap_open(FileMap *map, const char *path);
+/* From now on, for the whole process: reading what has gone, because somebody cut a mapped file
+ * short or its disk failed, ends the process with one line and code 1, not with SIGBUS. */
+void filemap_guard(void);
 /* Closing a zeroed handle, or twice, is fine. */
 void filemap_close(FileMap *map);
 

@@ -52,7 +52,6 @@ static Status run(Result *r, Session *se, Loaded *l)
 static void print_run(const Result *r)
 {
     char text[32];
-    printf("\n");
     if (r->perplexity.n_tokens)
         printf("Perplexity %s (%lld predictions). %s\n",
                textbuf_value(text, r->perplexity.perplexity),
@@ -79,9 +78,11 @@ static Status print_all(Session *se, const Result *r)
     TRY(table_outliers(&outliers, &se->arena, &r->set, 1));
     textbuf_init(&b, &se->arena);
     if (!se->s.json) {
-        if (outliers.n_rows)
+        if (outliers.n_rows) {
             TRY(session_table(se, "outliers", &outliers));
-        session_silent_layers(&r->set, 1);
+            session_silent_layers(&r->set, 1);
+            printf("\n");
+        }
         print_run(r);
         return OK;
     }

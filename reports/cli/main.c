@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "kernels/filemap.h"
 #include "reports/cli/verbs.h"
 
 /* Where a caller closed one of the three streams, the next file that is opened
@@ -81,6 +82,7 @@ int main(int argc, char **argv)
 {
     Session se;
     fill_streams();
+    filemap_guard();
     Status s = run(&se, argc, argv);
     bar_clear(&se.bar);
     if (s == OK && (fflush(stdout) != 0 || ferror(stdout)))

@@ -284,7 +284,9 @@ static Status inside(Page *p)
     Table t;
     TRY(table_layers(&t, p->arena, p->sets, p->n_sets));
     if (figures_find(p->figures, "attention-maps.png")) {
-        textbuf_add(p->b, "<h2>Inside one head</h2>\n");
+        textbuf_add(p->b, "<h2>Inside one head</h2>\n"
+                    "<p>Of the layer with the largest attention logit, or of the one asked for: "
+                    "the head whose maps cancel most, of a plain model the first.</p>\n");
         figure(p, "attention-maps.png");
         passage(p);
     }

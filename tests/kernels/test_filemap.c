@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "kernels/filemap.h"
@@ -100,4 +101,35 @@ TEST(filemap_released_bytes_are_there_again)
     filemap_close(&map);
     filemap_release(NULL, 0);
     filemap_expect(NULL, 0);
+}
+
+/* What a process prints on stderr that reads a file cut short under it; its status. */
+static int read_what_has_gone(char *said, size_t size)
+{
+    static char text[1 << 16];
+    int         fd[2], status;
+    const char *path = write_file("cut", memset(text, 'x', sizeof text - 1));
+    if (pipe(fd) != 0)
+        return -1;
+    pid_t child = fork();
+    if (child == 0) {
+        FileMap map;
+        dup2(fd[1], STDERR_FILENO);
+        filemap_guard();
+        if (filemap_open(&map, path) == OK && truncate(path, 10) == 0)
+            _exit(map.data[map.size - 1] == 'x' ? 3 : 4);
+        _exit(5);
+    }
+    close(fd[1]);
+    ssize_t n = read(fd[0], said, size - 1);
+    said[n > 0 ? n : 0] = 0;
+    close(fd[0]);
+    return waitpid(child, &status, 0) == child && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+TEST(a_file_cut_short_is_a_sentence)
+{
+    char said[256];
+    T_OK(read_what_has_gone(said, sizeof said) == 1);
+    T_OK(strstr(said, "a file became shorter") && strchr(said, '\n') == said + strlen(said) - 1);
 }
