@@ -27,7 +27,7 @@ def prefill(b):
 def prompts(b, name, way, context, peers):
     """llama-bench has no loss: its product with the vocabulary is of the last token alone."""
     options, kinds, goal = WAYS[way]
-    n = 4 * context if "135" in name else max(b.contexts)
+    n = 16 * b.contexts[0] if "135" in name else max(b.contexts)
     model, row = b.model(name), f"prefill {name} {way} {context}"
     plain, loss, *theirs = b.in_turn(
         b.rate(model, context, n, *options, "--no-loss"), b.rate(model, context, n, *options),
@@ -61,7 +61,7 @@ def rate_of_registers(b, way):
 
 def record(b):
     """What recording costs, over as many tokens at every context."""
-    n = 4 * max(b.contexts)
+    n = 16 * b.contexts[0]
     for name in ["llama135", "diff135"]:
         for dtype in ["f32", "bf16"]:
             for context in b.contexts:
