@@ -3,8 +3,6 @@
 
 #include <math.h>
 
-enum { HIST_USED = 16 * 256 };   // bins whose pages are touched: 16 octaves, as a rule
-
 Status value_record_init(ValueRecord *r, Arena *a, int32_t layer, int64_t n_channels,
                          int64_t n_positions)
 {
@@ -33,10 +31,16 @@ Status logit_record_init(LogitRecord *r, Arena *a, int32_t layer, int64_t n_head
     return OK;
 }
 
+/* What of a histogram is used: the least of n magnitudes is about 1 / n of the largest. */
+static size_t hist_bytes(double n)
+{
+    return (size_t)fmax(1, ceil(log2(n))) * HIST_OCTAVE * sizeof(uint64_t);
+}
+
 size_t value_record_bytes(int64_t n_channels, int64_t n_positions)
 {
     const ValueRecord *r = NULL;
-    return HIST_USED * sizeof *r->hist.bins +
+    return hist_bytes((double)n_channels * (double)n_positions) +
            (size_t)n_channels * (sizeof *r->channel_absmax + sizeof *r->channel_over_6) +
            (size_t)n_positions * sizeof *r->position_absmax;
 }
@@ -44,8 +48,9 @@ size_t value_record_bytes(int64_t n_channels, int64_t n_positions)
 size_t logit_record_bytes(int64_t n_heads, int64_t n_maps, int64_t n_positions)
 {
     const LogitRecord *r = NULL;
+    double logits = (double)n_heads * (double)n_positions * (double)n_positions / 2;
     return (size_t)(n_heads * n_maps) * sizeof *r->moments +
-           (size_t)n_maps * (sizeof *r->hist + HIST_USED * sizeof *r->hist->bins) +
+           (size_t)n_maps * (sizeof *r->hist + hist_bytes(logits)) +
            (size_t)(n_maps * n_positions) * (sizeof *r->query_absmax + sizeof *r->key_absmax);
 }
 

@@ -52,7 +52,11 @@ void moment_lanes_close(Moments *m, const MomentLanes *row);
 /* Histogram of magnitudes. A bin is |x| without its 15 lowest bits: 256 bins
  * an octave, so the middle of a bin is within 0.2 % of all its values. The
  * bins cover all finite f32; bin 0 holds zero and what is below 2^-134. */
-enum { HIST_BINS = 0x7f80 * 2 };  // 65280: the bits of infinity, >> 15
+enum {
+    HIST_OCTAVE = 256,
+    HIST_OCTAVES = 0xff,                       // exponents of finite f32
+    HIST_BINS = HIST_OCTAVE * HIST_OCTAVES     // 65280: the bits of infinity, >> 15
+};
 
 static inline int32_t hist_bin(uint32_t f32_bits_of_x)
 {
@@ -60,21 +64,22 @@ static inline int32_t hist_bin(uint32_t f32_bits_of_x)
 }
 double hist_value(int64_t bin);  // geometric middle of a bin; 0 for bin 0
 
-/* Few of the bins are ever used, all of them near each other. The others' memory is not even
- * looked at: a model has hundreds of histograms. */
+/* Few octaves are ever used. The others' memory is not even looked at, and of one that comes
+ * into use every bin is written first: a model has hundreds of histograms, and each page of them
+ * costs the system's time once when it is read and once more when it is written. */
 typedef struct {
-    uint64_t *bins;        // [HIST_BINS]
-    int64_t   first, end;  // those that are not 0 lie within; none: 0, 0
+    uint64_t *bins;                // [HIST_BINS]
+    bool      used[HIST_OCTAVES];  // false: the octave's bins are 0
 } Hist;
 
 MUST_USE Status hist_init(Hist *h, Arena *a);
-/* Bins first .. end may now be other than 0. */
-void   hist_use(Hist *h, int64_t first, int64_t end);
-void   hist_add(Hist *h, int64_t bin, uint64_t n);
-void   hist_merge(Hist *into, const Hist *from);
-bool   hist_equal(const Hist *a, const Hist *b);
+void    hist_add(Hist *h, int64_t bin, uint64_t n);
+void    hist_merge(Hist *into, const Hist *from);
+/* The first bin from `bin` on that is not 0; HIST_BINS where there is none. */
+int64_t hist_next(const Hist *h, int64_t bin);
+bool    hist_equal(const Hist *a, const Hist *b);
 /* Value at rank ceil(q * n) of the n values counted, q in [0,1]. NaN if n = 0. */
-double hist_quantile(const Hist *h, double q);
+double  hist_quantile(const Hist *h, double q);
 
 /* Where a value stood. Unused places are 0. */
 typedef struct {

@@ -22,24 +22,33 @@ Status hist_init(Hist *h, Arena *a)
     return OK;
 }
 
-void hist_use(Hist *h, int64_t first, int64_t end)
-{
-    bool empty = h->first == h->end;
-    h->first = empty || first < h->first ? first : h->first;
-    h->end = empty || end > h->end ? end : h->end;
-}
-
 void hist_add(Hist *h, int64_t bin, uint64_t n)
 {
+    int64_t octave = bin / HIST_OCTAVE;
     if (n == 0)
         return;
-    hist_use(h, bin, bin + 1);
+    if (!h->used[octave])
+        memset(h->bins + octave * HIST_OCTAVE, 0, HIST_OCTAVE * sizeof *h->bins);
+    h->used[octave] = true;
     h->bins[bin] += n;
+}
+
+int64_t hist_next(const Hist *h, int64_t bin)
+{
+    while (bin < HIST_BINS) {
+        if (!h->used[bin / HIST_OCTAVE])
+            bin = (bin / HIST_OCTAVE + 1) * HIST_OCTAVE;
+        else if (h->bins[bin])
+            return bin;
+        else
+            bin++;
+    }
+    return HIST_BINS;
 }
 
 void hist_merge(Hist *into, const Hist *from)
 {
-    for (int64_t b = from->first; b < from->end; b++)
+    for (int64_t b = hist_next(from, 0); b < HIST_BINS; b = hist_next(from, b + 1))
         hist_add(into, b, from->bins[b]);
 }
 
@@ -51,12 +60,12 @@ bool hist_equal(const Hist *a, const Hist *b)
 double hist_quantile(const Hist *h, double q)
 {
     uint64_t n = 0, below = 0;
-    for (int64_t b = h->first; b < h->end; b++)
+    for (int64_t b = hist_next(h, 0); b < HIST_BINS; b = hist_next(h, b + 1))
         n += h->bins[b];
     if (n == 0)
         return NAN;
     double rank = fmax(ceil(q * (double)n), 1);
-    for (int64_t b = h->first; b < h->end; b++) {
+    for (int64_t b = hist_next(h, 0); b < HIST_BINS; b = hist_next(h, b + 1)) {
         below += h->bins[b];
         if ((double)below >= rank)
             return hist_value(b);

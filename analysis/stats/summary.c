@@ -100,17 +100,13 @@ Status summary_moments(SeriesSet *set, const char *tap, const char *unit, Moment
 
 /* --- histogram --- */
 
-/* First and last bin in use; 0 and 0 where all are empty. */
+/* First and last bin that is not 0; 0 and 0 where all are. */
 static void used_bins(const Hist *total, int64_t *first, int64_t *last)
 {
-    *first = 0;
-    *last = 0;
-    for (int64_t b = total->end - 1; b >= total->first; b--)
-        if (total->bins[b])
-            *first = b;
-    for (int64_t b = total->first; b < total->end; b++)
-        if (total->bins[b])
-            *last = b;
+    *first = hist_next(total, 0) % HIST_BINS;
+    *last = *first;
+    for (int64_t b = *first; b < HIST_BINS; b = hist_next(total, b + 1))
+        *last = b;
 }
 
 static Status quantile_figures(SeriesSet *set, const char *tap, const char *unit,
@@ -151,7 +147,7 @@ static Status bin_figures(SeriesSet *set, const char *tap, const char *unit,
                     "Values by magnitude, 256 bins an octave.", n_dims + 1, all_dims,
                     all_shape));
     for (int64_t i = 0; i < n; i++)
-        for (int64_t b = i64_max(hist[i]->first, first); b < i64_min(hist[i]->end, last + 1); b++)
+        for (int64_t b = hist_next(hist[i], 0); b < HIST_BINS; b = hist_next(hist[i], b + 1))
             counts[i * n_bins + b - first] = hist[i]->bins[b];
     TRY(summary_add(set, &value, SERIES_F64, tap, "bin_value", unit,
                     "Geometric middle of each bin.", 1, &bin, &n_bins));

@@ -103,9 +103,10 @@ static Status massive_activations(SeriesSet *set, const ValueRecord *r, int64_t 
                     &n));
     for (int64_t l = 0; l < n; l++) {
         double limit = fmax(100.0, 1000.0 * hist_quantile(&r[l].hist, 0.5));
-        for (int64_t b = r[l].hist.first; b < r[l].hist.end; b++)
+        const Hist *h = &r[l].hist;
+        for (int64_t b = hist_next(h, 0); b < HIST_BINS; b = hist_next(h, b + 1))
             if (hist_value(b) > limit)
-                out[l] += (int64_t)r[l].hist.bins[b];
+                out[l] += (int64_t)h->bins[b];
     }
     return OK;
 }

@@ -86,7 +86,7 @@ void attn_record_row(const AttnCall *c, const AttnTile *t, AttnScratch *s, int64
     if (y->counted >= TALLY_FULL) {
 #pragma omp critical(attn_hist)
         for (int64_t map = 0; map < c->a->n_maps; map++)
-            hist_flush_all(&c->a->record->hist[map], y->hist + map * HIST_BINS);
+            hist_flush(&c->a->record->hist[map], y->hist + map * HIST_BINS, 0, HIST_OCTAVES);
         y->counted = 0;
     }
 }
@@ -124,23 +124,20 @@ static void merge_query_absmax(const AttnCall *c)
     }
 }
 
-enum { SLICES = 16, SLICE = HIST_BINS / SLICES };
+enum { SLICES = 15, SLICE = HIST_OCTAVES / SLICES };
 
-/* A slice of a map's bins, of all threads. */
-static bool merge_slice(Hist *h, const AttnScratch *threads, int n_threads, int64_t map,
+/* A slice of a map's octaves, of all threads. */
+static void merge_slice(Hist *h, const AttnScratch *threads, int n_threads, int64_t map,
                         int64_t slice)
 {
-    bool found = false;
     for (int j = 0; j < n_threads; j++)
-        found |= hist_flush(h, threads[j].tally.hist + map * HIST_BINS, slice * SLICE,
-                            (slice + 1) * SLICE);
-    return found;
+        hist_flush(h, threads[j].tally.hist + map * HIST_BINS, slice * SLICE,
+                   (slice + 1) * SLICE);
 }
 
 void attn_record_merge(const AttnCall *c, AttnScratch *threads, int n_threads)
 {
     LogitRecord *r = c->a->record;
-    bool         found[2 * SLICES];
 #pragma omp parallel num_threads(n_threads)
     {
 #pragma omp for schedule(static) nowait
@@ -148,12 +145,8 @@ void attn_record_merge(const AttnCall *c, AttnScratch *threads, int n_threads)
             merge_moments(c, i);
 #pragma omp for schedule(static)
         for (int64_t i = 0; i < r->n_maps * SLICES; i++)
-            found[i] = merge_slice(&r->hist[i / SLICES], threads, n_threads, i / SLICES,
-                                   i % SLICES);
+            merge_slice(&r->hist[i / SLICES], threads, n_threads, i / SLICES, i % SLICES);
     }
-    for (int64_t i = 0; i < r->n_maps * SLICES; i++)
-        if (found[i])
-            hist_use(&r->hist[i / SLICES], i % SLICES * SLICE, (i % SLICES + 1) * SLICE);
     merge_query_absmax(c);
     for (int i = 0; i < n_threads; i++) {
         const RecordTally *y = &threads[i].tally;

@@ -24,8 +24,6 @@ const RecordIsa *record_isa(void)
     return OF[cpu_isa()];
 }
 
-enum { FLUSH = 64 };  // counters looked at together
-
 static bool any(const uint32_t *x, int64_t n)
 {
     uint32_t all = 0;
@@ -34,27 +32,22 @@ static bool any(const uint32_t *x, int64_t n)
     return all;
 }
 
-bool hist_flush(const Hist *into, uint32_t *from, int64_t first, int64_t end)
+void hist_flush(Hist *into, uint32_t *from, int64_t first, int64_t end)
 {
-    bool found = false;
-    for (int64_t i = first, m; i < end; i += m) {
-        m = i64_min(end - i, FLUSH);
-        if (!any(from + i, m))
+    for (int64_t i = first; i < end; i++) {
+        uint32_t *x = from + i * HIST_OCTAVE;
+        uint64_t *bins = into->bins + i * HIST_OCTAVE;
+        if (!any(x, HIST_OCTAVE))
             continue;
-        found = true;
-        for (int64_t j = i; j < i + m; j++)
-            into->bins[j] += from[j];
-        memset(from + i, 0, (size_t)m * sizeof *from);
+        if (into->used[i])
+            for (int64_t j = 0; j < HIST_OCTAVE; j++)
+                bins[j] += x[j];
+        else
+            for (int64_t j = 0; j < HIST_OCTAVE; j++)
+                bins[j] = x[j];
+        into->used[i] = true;
+        memset(x, 0, HIST_OCTAVE * sizeof *x);
     }
-    return found;
-}
-
-void hist_flush_all(Hist *into, uint32_t *from)
-{
-    enum { OCTAVE = 256 };
-    for (int64_t i = 0; i < HIST_BINS; i += OCTAVE)
-        if (hist_flush(into, from, i, i + OCTAVE))
-            hist_use(into, i, i + OCTAVE);
 }
 
 void absmax_flush(float *into, const uint32_t *from, int64_t n)
@@ -117,7 +110,7 @@ static void count_row(const RecordCall *c, RecordTally *y)
     y->counted += c->C;
     if (y->counted >= TALLY_FULL) {
 #pragma omp critical(record_hist)
-        hist_flush_all(&c->record->hist, y->hist);
+        hist_flush(&c->record->hist, y->hist, 0, HIST_OCTAVES);
         y->counted = 0;
     }
 }
@@ -141,7 +134,7 @@ static void merge(const RecordCall *c, int64_t T, int n_threads)
     }
     for (int i = 0; i < n_threads; i++) {
         const RecordTally *y = &c->tallies[i];
-        hist_flush_all(&r->hist, y->hist);
+        hist_flush(&r->hist, y->hist, 0, HIST_OCTAVES);
         absmax_flush(r->channel_absmax, y->column, c->C);
         for (int64_t j = 0; j < c->C; j++)
             r->channel_over_6[j] += y->over_6[j];

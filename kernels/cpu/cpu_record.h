@@ -40,11 +40,9 @@ static inline float tally_threshold(const RecordTally *y)
     return own > y->floor ? own : y->floor;
 }
 
-/* into += from, from = 0, bins first .. end. Skips stretches of zeros. Are there others? hist_use
- * is up to the caller. */
-bool hist_flush(const Hist *into, uint32_t *from, int64_t first, int64_t end);
-/* All bins. */
-void hist_flush_all(Hist *into, uint32_t *from);
+/* into += from [HIST_BINS], from = 0, of octaves first .. end: disjoint ones may be flushed at
+ * once. */
+void hist_flush(Hist *into, uint32_t *from, int64_t first, int64_t end);
 /* into = max(into, from); both [n], from as bits of magnitudes. */
 void absmax_flush(float *into, const uint32_t *from, int64_t n);
 

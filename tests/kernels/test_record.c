@@ -217,6 +217,29 @@ TEST(hist_quantile_is_the_value_at_its_rank)
     arena_close(&arena);
 }
 
+TEST(hist_next_and_merge_find_what_is_there)
+{
+    static const int64_t AT[] = {0, 255, 300, HIST_BINS - 1};
+    Arena arena = {0};
+    Hist  h, both;
+    T_STATUS_OK(hist_init(&h, &arena));
+    T_STATUS_OK(hist_init(&both, &arena));
+    T_OK(hist_next(&h, 0) == HIST_BINS);
+    for (int i = 0; i < 4; i++)
+        hist_add(&h, AT[i], (uint64_t)i + 1);
+    hist_add(&h, 700, 0);
+    int64_t b = hist_next(&h, 0);
+    for (int i = 0; i < 4; i++, b = hist_next(&h, b + 1))
+        T_OK(b == AT[i] && h.bins[b] == (uint64_t)i + 1);
+    T_OK(b == HIST_BINS && !h.used[2] && hist_next(&h, HIST_BINS) == HIST_BINS);
+    hist_add(&both, 301, 5);
+    hist_merge(&both, &h);
+    hist_merge(&both, &h);
+    T_OK(both.bins[0] == 2 && both.bins[300] == 6 && both.bins[301] == 5);
+    T_OK(both.bins[HIST_BINS - 1] == 8 && !both.used[2] && !hist_equal(&both, &h));
+    arena_close(&arena);
+}
+
 static Peak peak(float value, int64_t sequence, int32_t head, int32_t position, int32_t key)
 {
     return (Peak){.value = value, .sequence = sequence, .head = head, .position = position,
