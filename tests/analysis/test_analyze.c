@@ -101,6 +101,33 @@ TEST(recording_changes_no_score)
     bench_close(&b);
 }
 
+/* Counts of every layer are those of its values, and the outermost bins hold some. */
+TEST(histograms_count_every_value)
+{
+    Bench b;
+    T_STATUS_OK(bench_open(&b, "diff_gqa"));
+    T_STATUS_OK(run(&b, &ALL));
+    const Series *counts = series_find(&b.set, "hidden/histogram");
+    const Series *value = series_find(&b.set, "hidden/bin_value");
+    const Series *count = series_find(&b.set, "hidden/count");
+    const Series *top = series_find(&b.set, "hidden/absmax");
+    T_OK(counts && value && count && top && counts->shape[1] == value->shape[0]);
+    int64_t layers = counts->shape[0], n = counts->shape[1];
+    double  ends[2] = {0}, largest = 0;
+    for (int64_t l = 0; l < layers; l++) {
+        double all = 0;
+        for (int64_t i = 0; i < n; i++)
+            all += series_at(counts, l * n + i);
+        T_NEAR(all, series_at(count, l), 0);
+        ends[0] += series_at(counts, l * n);
+        ends[1] += series_at(counts, l * n + n - 1);
+        largest = fmax(largest, series_at(top, l));
+    }
+    T_OK(n > 1 && ends[0] > 0 && ends[1] > 0);
+    T_NEAR(series_at(value, n - 1) / largest, 1, 0.002);
+    bench_close(&b);
+}
+
 TEST(no_record_leaves_no_statistics)
 {
     Bench b;
