@@ -19,7 +19,7 @@ void attn_load_queries(const AttnCall *c, const AttnTile *t, AttnScratch *s)
     for (int64_t m = 0; m < c->n_rows; m++)
         for (int64_t i = 0; i < t->n_rows; i++)
             attn_pack_row(c, s->q + (m * TILE_ROWS + i) * c->d_words,
-                            c->q + call_row(c, t, i, m) * c->d);
+                          c->q + call_row(c, t, i, m) * c->d);
 }
 
 static const Word *key_panel(const AttnCall *c, const AttnTile *t, int64_t key, int64_t m)
