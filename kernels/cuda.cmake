@@ -27,10 +27,25 @@ if(DQ_CUDA_FOUND)
   set(CMAKE_INSTALL_RPATH_USE_LINK_PATH TRUE)
   set(DQ_CUDA_LIBS " -L${CUDAToolkit_LIBRARY_DIR} -lcudart -ldl -lstdc++")
 
+  # A simulator of a GPU, for tests (tests/cuda/cuda.cmake): it reads PTX, as it stands.
+  set(beside ${CMAKE_SOURCE_DIR}/../shared/cusim)
+  if(NOT EXISTS ${beside}/Makefile)
+    set(beside "")
+  endif()
+  set(DQ_CUSIM "${beside}" CACHE PATH "Folder of a simulator of a GPU, or empty")
+
   # Machine code for those of these that nvcc knows; PTX of compute_80, which drivers of all
-  # later GPUs translate. No fast-math: NaN is our subject.
-  set(DQ_CUDA_GPUS 80 86 89 90 100 120 CACHE STRING
-    "GPUs to make machine code for, sm_NN; ptx: none")
+  # later GPUs translate. Compressed, it is an eighth of 100 MB.
+  set(gpus 80 86 89 90 100 120)
+  set(size "")
+  if(CUDAToolkit_VERSION VERSION_GREATER_EQUAL 12.8)
+    set(size --compress-mode=size)
+  endif()
+  if(DQ_CUSIM)
+    set(gpus ptx)
+    set(size -no-compress)
+  endif()
+  set(DQ_CUDA_GPUS ${gpus} CACHE STRING "GPUs to make machine code for, sm_NN; ptx: none")
   execute_process(COMMAND ${DQ_NVCC} --list-gpu-code OUTPUT_VARIABLE known)
   set(codes -gencode=arch=compute_80,code=compute_80)
   foreach(gpu ${DQ_CUDA_GPUS})
@@ -47,7 +62,7 @@ if(DQ_CUDA_FOUND)
     target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR})
     # Products are fused where the code says so and nowhere else: what the PTX says, by which
     # kernels are tested, is then what every GPU computes.
-    target_compile_options(${target} PRIVATE ${codes} -fmad=false -lineinfo -no-compress
+    target_compile_options(${target} PRIVATE ${codes} ${size} -fmad=false -lineinfo
       -cudart=shared
       -Xcompiler=-Wall,-Wextra,-Werror -Xptxas=-warn-spills,-warn-lmem-usage)
     if(DQ_SANITIZE)

@@ -11,13 +11,8 @@ set(whole test_cuda_models test_cuda_cli)
 set(needs_test_cuda_quantize dq_quant)
 set(needs_test_cuda_cli dq_ref_reports dq_reports)
 
-# The simulator: a folder with a libcudart and a libcublas that run kernels on the CPU, or with a
-# Makefile that builds them below build/.
-set(beside ${CMAKE_SOURCE_DIR}/../shared/cusim)
-if(NOT EXISTS ${beside}/Makefile)
-  set(beside "")
-endif()
-set(DQ_CUSIM "${beside}" CACHE PATH "Folder of a simulator of a GPU, or empty")
+# The simulator, DQ_CUSIM: a folder with a libcudart and a libcublas that run kernels on the CPU,
+# or with a Makefile that builds them below build/.
 set(cusim "")
 if(DQ_CUSIM)
   set(cusim ${DQ_CUSIM})

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "kernels/backend.h"
 #include "reports/cli/session.h"
 #include "tests/check.h"
 #include "tests/reports/ref_program.h"
@@ -52,12 +51,12 @@ TEST(a_gpu_that_is_not_there_is_3_and_leaves_what_was)
 /* A program that could use one says that it does not, once; others have nothing to say. */
 TEST(auto_takes_the_cpu_and_says_so)
 {
-    const char *said = cuda_built ? "Running on the CPU: no CUDA device: " : "";
+    const char *said = DQ_PROGRAM_CUDA ? "Running on the CPU: no CUDA device: " : "";
     Outcome    *o = analyze(NO_GPU, "");
     T_OK(o->code == 0 && strstr(o->out, "tokens/s on cpu."));
     T_OK(strncmp(o->err, said, strlen(said)) == 0);
-    T_OK(cuda_built ? strchr(o->err, '\n') == strrchr(o->err, '\n') && !strstr(o->err, ";")
-                    : !*o->err);
+    T_OK(DQ_PROGRAM_CUDA ? strchr(o->err, '\n') == strrchr(o->err, '\n') && !strstr(o->err, ";")
+                         : !*o->err);
     o = analyze(NO_GPU, "--device auto --quiet");
     T_OK(o->code == 0 && !*o->err);
     o = analyze(NO_GPU, "--device cpu");
@@ -78,7 +77,7 @@ TEST(it_is_said_once)
                                      "--logit-bits 16 --weights fp,w8,w4:g32", "pair/diff"));
     T_OK(o->code == 0);
     const char *first = strstr(o->err, "Running on the CPU");
-    T_OK(cuda_built ? first && !strstr(first + 1, "Running on the CPU") : !first);
+    T_OK(DQ_PROGRAM_CUDA ? first && !strstr(first + 1, "Running on the CPU") : !first);
 }
 
 TEST(memory_of_the_device_is_a_size)
