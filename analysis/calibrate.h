@@ -3,9 +3,8 @@
  * what passes one tap, and the statistics of one input at a time.
  *
  * A layer whose matrices change one after another is run once all the same:
- *   inputs of q, k, v; they change; reach TAP_O_IN; inputs of o; o changes;
- *   reach TAP_MLP_IN; inputs of gate, up; they change; reach TAP_DOWN_IN; inputs of down;
- *   it changes; advance */
+ *   reach TAP_QKV_IN; q, k, v change; reach TAP_O_IN; o changes; reach TAP_MLP_IN; gate and up
+ *   change; reach TAP_DOWN_IN; down changes; advance */
 #ifndef DQ_CALIBRATE_H
 #define DQ_CALIBRATE_H
 
@@ -55,11 +54,11 @@ MUST_USE Status calibration_restart(Calibration *c);
  * input is NaN or infinite, or, with a gram, beyond 2^58. */
 MUST_USE Status calibration_inputs(InputStats *out, Arena *a, Calibration *c, int64_t layer,
                                    Tap tap, bool with_gram);
-/* Matrices before the tap are as they will be: the layer is run up to there, and what follows
- * begins there, to the same bits. Taps before can be asked for no more. Needs not be called:
- * it saves the way there from being run for each tap that follows. (Halves that are parallel
- * have no place between them: there TAP_MLP_IN is reached at TAP_O_IN.) */
-MUST_USE Status calibration_reach(Calibration *c, int64_t layer, Tap tap);
+/* The same where matrices before the tap are as they will be: what follows begins there, and
+ * taps before can be asked for no more. (Halves that are parallel have no place between them:
+ * after TAP_MLP_IN it begins at TAP_O_IN.) */
+MUST_USE Status calibration_reach(InputStats *out, Arena *a, Calibration *c, int64_t layer,
+                                  Tap tap, bool with_gram);
 /* Runs the whole layer, or the rest of it: hidden becomes its output. */
 MUST_USE Status calibration_advance(Calibration *c, int64_t layer);
 

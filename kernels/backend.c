@@ -134,8 +134,15 @@ Status backend_lend(Backend *be, Tensor *t, float *host)
     CHECK(t->dtype == DTYPE_F32);
     if (!be->ops->on_host)
         return be->ops->upload(be, t, host);
-    t->data = host;
+    backend_lend_room(be, t, host);
     return OK;
+}
+
+void backend_lend_room(Backend *be, Tensor *t, float *host)
+{
+    CHECK(t->dtype == DTYPE_F32);
+    if (be->ops->on_host)
+        t->data = host;
 }
 
 Status backend_return(Backend *be, float *host, const Tensor *t)

@@ -263,6 +263,8 @@ MUST_USE Status backend_download(Backend *be, void *host, const Tensor *src);
  * then may or may not be seen at `host` until backend_return, which puts the tensor's numbers
  * to `host` unless that is where it has them. */
 MUST_USE Status backend_lend(Backend *be, Tensor *t, float *host);
+/* The same for a tensor that is yet to be written: nothing is brought. */
+void            backend_lend_room(Backend *be, Tensor *t, float *host);
 MUST_USE Status backend_return(Backend *be, float *host, const Tensor *t);
 /* The tensor's numbers where the host can read them; NULL where a device has them. */
 const void     *backend_host(const Backend *be, const Tensor *t);

@@ -261,10 +261,7 @@ Status forward_layer(Pass *p, int64_t layer, Tap tap, const Tensor **at)
 Tensor *forward_passed(Pass *p, int64_t layer, Tap tap)
 {
     CHECK(tap == TAP_O_IN || tap == TAP_DOWN_IN);
-    if (tap == TAP_DOWN_IN)
-        return &p->gate;
-    p->o = *mix_output(p, layer);
-    return &p->o;
+    return tap == TAP_DOWN_IN ? &p->gate : mix_output(p, layer);
 }
 
 /* The stages that follow a tap; at TAP_MLP_IN x is there and its norm is taken anew. */
@@ -275,6 +272,7 @@ Status forward_from(Pass *p, int64_t layer, Tap from, Tap tap, const Tensor **at
     switch (from) {
     case TAP_O_IN:
     case TAP_DOWN_IN:
+        p->o = *mix_output(p, layer);
         *at = from == TAP_O_IN ? &p->o : &p->gate;
         if (tap == from)
             return OK;

@@ -43,7 +43,7 @@ MUST_USE Status forward_layer(Pass *p, int64_t layer, Tap tap, const Tensor **at
  * only a layer whose halves are not parallel can go on from, p->x tells all, as at the
  * layer's begin, TAP_HIDDEN. tap does not come before `from`. */
 MUST_USE Status forward_from(Pass *p, int64_t layer, Tap from, Tap tap, const Tensor **at);
-/* What passes TAP_O_IN or TAP_DOWN_IN of that layer. */
+/* What passes TAP_O_IN or TAP_DOWN_IN of that layer; before that, where it will be. */
 Tensor *forward_passed(Pass *p, int64_t layer, Tap tap);
 
 /* --- memory --- */

@@ -109,13 +109,14 @@ Status calibration_restart(Calibration *c)
 
 /* --- one layer --- */
 
-/* From the tap that was reached to another: stats of what passes there, or, where there are
- * none to fill, to go on from there. */
+/* From the tap that was reached to another: to see what passes there, to go on from there, or
+ * both. */
 typedef struct {
     Calibration *c;
     int64_t      layer;
     Tap          tap;
-    InputStats  *stats;
+    InputStats  *stats;      // or NULL
+    bool         stays;      // at the tap
     Arena        scratch;
     char         what[64];   // "layer 3, o_in"
 } LayerRun;
@@ -158,22 +159,28 @@ static Status take_left(const LayerRun *r, const Pass *p, int64_t row)
     return backend_download(be, c->values + row * p->v.shape[1], &p->v);
 }
 
-/* The batch as it was where the layer was left. Hidden states may be worked on where they
- * lie, if that is what they become. */
+/* Is nothing added to hidden states on the way? */
+static bool keeps_hidden(const LayerRun *r)
+{
+    return r->tap == TAP_QKV_IN || r->tap == TAP_O_IN || r->tap == r->c->reached;
+}
+
+/* The batch as it was where the layer was left. Hidden states are worked on where they lie, if
+ * what they become is to stay; and so is what passes a tap. */
 static Status bring(const LayerRun *r, Pass *p, int64_t row)
 {
     Calibration *c = r->c;
     Backend     *be = c->model->backend;
     float       *x = c->hidden + row * c->model->config.hidden;
-    if (r->stats)
-        TRY(backend_upload(be, &p->x, x));
-    else
-        TRY(backend_lend(be, &p->x, x));
+    float       *passed = c->passed + row * c->width;
+    TRY(r->stays || keeps_hidden(r) ? backend_lend(be, &p->x, x) : backend_upload(be, &p->x, x));
     if (mixes(r))
         TRY(bring_left(r, p, row));
-    if (!reads_passed(c->reached))
-        return OK;
-    return backend_lend(be, forward_passed(p, r->layer, c->reached), c->passed + row * c->width);
+    if (reads_passed(c->reached))
+        TRY(backend_lend(be, forward_passed(p, r->layer, c->reached), passed));
+    if (r->stays && reads_passed(r->tap) && r->tap != c->reached)
+        backend_lend_room(be, forward_passed(p, r->layer, r->tap), passed);
+    return OK;
 }
 
 static Status take(const LayerRun *r, const Pass *p, const Tensor *at, int64_t row)
@@ -197,8 +204,10 @@ static Status run_batch(LayerRun *r, const Batch *batch, int64_t row)
     GUARD(forward_open(&p));
     GUARD(bring(r, &p, row));
     GUARD(forward_from(&p, r->layer, r->c->reached, r->tap, &at));
-    s = r->stats ? input_stats_add(r->stats, &r->scratch, m->backend, at, r->what)
-                 : take(r, &p, at, row);
+    if (r->stats)
+        GUARD(input_stats_add(r->stats, &r->scratch, m->backend, at, r->what));
+    if (r->stays)
+        GUARD(take(r, &p, at, row));
 out:
     backend_rewind(m->backend, mark);
     return s;
@@ -220,42 +229,45 @@ static Status run_batches(LayerRun *r)
     return OK;
 }
 
-static Status run_layer(Calibration *c, int64_t layer, Tap tap, InputStats *stats)
+static Status run_layer(LayerRun *r)
 {
-    LayerRun r = {.c = c, .layer = layer, .tap = tap, .stats = stats};
-    CHECK(layer >= 0 && layer < c->model->config.n_layers);
-    snprintf(r.what, sizeof r.what, "layer %lld, %s", (long long)layer, tap_name(tap));
-    Status s = run_batches(&r);
-    arena_close(&r.scratch);
+    CHECK(r->layer >= 0 && r->layer < r->c->model->config.n_layers);
+    snprintf(r->what, sizeof r->what, "layer %lld, %s", (long long)r->layer, tap_name(r->tap));
+    Status s = run_batches(r);
+    arena_close(&r->scratch);
+    if (s == OK && r->stays)
+        r->c->reached = r->tap;
     return s;
+}
+
+static Status gather(InputStats *out, Arena *a, Calibration *c, int64_t layer, Tap tap,
+                     bool with_gram, bool stays)
+{
+    LayerRun r = {.c = c, .layer = layer, .tap = tap, .stats = out, .stays = stays};
+    CHECK(tap != TAP_HIDDEN && tap >= c->reached);
+    TRY(input_stats_init(out, a, tap_channels(&c->model->config, tap, layer), with_gram));
+    out->dtype = c->model->dtype;
+    TRY(run_layer(&r));
+    input_stats_close(out);
+    return OK;
 }
 
 Status calibration_inputs(InputStats *out, Arena *a, Calibration *c, int64_t layer, Tap tap,
                           bool with_gram)
 {
-    CHECK(tap != TAP_HIDDEN && tap >= c->reached);
-    TRY(input_stats_init(out, a, tap_channels(&c->model->config, tap, layer), with_gram));
-    out->dtype = c->model->dtype;
-    TRY(run_layer(c, layer, tap, out));
-    input_stats_close(out);
-    return OK;
+    return gather(out, a, c, layer, tap, with_gram, false);
 }
 
-Status calibration_reach(Calibration *c, int64_t layer, Tap tap)
+Status calibration_reach(InputStats *out, Arena *a, Calibration *c, int64_t layer, Tap tap,
+                         bool with_gram)
 {
-    CHECK(tap != TAP_HIDDEN);
-    if (tap == TAP_MLP_IN && c->model->config.residual == RESIDUAL_PARALLEL)
-        tap = TAP_O_IN;
-    if (tap == TAP_QKV_IN || tap <= c->reached)
-        return OK;
-    TRY(run_layer(c, layer, tap, NULL));
-    c->reached = tap;
-    return OK;
+    bool parallel = tap == TAP_MLP_IN && c->model->config.residual == RESIDUAL_PARALLEL;
+    if (parallel && c->reached != TAP_O_IN)
+        TRY(run_layer(&(LayerRun){.c = c, .layer = layer, .tap = TAP_O_IN, .stays = true}));
+    return gather(out, a, c, layer, tap, with_gram, tap != TAP_QKV_IN && !parallel);
 }
 
 Status calibration_advance(Calibration *c, int64_t layer)
 {
-    TRY(run_layer(c, layer, TAP_HIDDEN, NULL));
-    c->reached = TAP_HIDDEN;
-    return OK;
+    return run_layer(&(LayerRun){.c = c, .layer = layer, .tap = TAP_HIDDEN, .stays = true});
 }

@@ -40,13 +40,10 @@ static Status place_part(Run *r, const LayerWeights *w, Tap to)
 
 Status run_layer_reach(InputStats *in, Run *r, const LayerWeights *w, Tap tap, bool gram)
 {
-    Backend     *be = r->o->backend;
-    Calibration *c = &r->calibration;
-    ArenaMark    mark = backend_mark(be);
+    Backend  *be = r->o->backend;
+    ArenaMark mark = backend_mark(be);
     TRY(place_part(r, w, tap));
-    Status s = calibration_reach(c, w->number, tap);
-    if (s == OK)
-        s = calibration_inputs(in, &r->scratch, c, w->number, tap, gram);
+    Status s = calibration_reach(in, &r->scratch, &r->calibration, w->number, tap, gram);
     backend_rewind(be, mark);
     return s;
 }
@@ -233,15 +230,15 @@ static Status code_layer(Run *r, int64_t layer)
 }
 
 /* Noting a layer waits for the disk, with a text for all of its hidden states: where notes are
- * apart, that takes at most a tenth of the run, and what a stopped run has to do again is
- * nine times as long as a note, or the seconds asked for. */
+ * apart, that takes at most a fortieth of the run, and what a stopped run has to do again is
+ * 39 times as long as a note, or the seconds asked for. */
 static Status note_layer(Run *r, int64_t layer)
 {
     size_t bytes = (size_t)(r->layers.info.config.n_layers * N_WEIGHTS) * sizeof *r->figures;
     double now = clock_seconds(), apart = r->o->note_seconds;
     if (apart > 0 && r->noted == 0)
         r->noted = now;
-    if (apart > 0 && now - r->noted < fmax(apart, 9 * r->note_took))
+    if (apart > 0 && now - r->noted < fmax(apart, 39 * r->note_took))
         return OK;
     TRY(export_layer_done(r->export, layer, r->figures, bytes, r->calibration.hidden,
                           (size_t)r->calibration.n_kept));

@@ -241,9 +241,8 @@ static Status follow(Trail *t, const char *name, bool reach)
             InputStats s;
             TRY(place(t, l, placed, TAPS[i].before));
             placed = TAPS[i].before;
-            if (reach)
-                TRY(calibration_reach(&t->c, l, TAPS[i].tap));
-            TRY(calibration_inputs(&s, &t->a, &t->c, l, TAPS[i].tap, true));
+            TRY((reach ? calibration_reach : calibration_inputs)(&s, &t->a, &t->c, l,
+                                                                 TAPS[i].tap, true));
             CHECK(s.k == watched.s.m.layers[l].w[TAPS[i].kind].k);
             CHECK(s.dtype == t->m.dtype);
             check_inputs(name, &s, watched.x[l][TAPS[i].kind], i, l);

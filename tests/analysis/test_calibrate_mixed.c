@@ -85,9 +85,9 @@ static Status follow(Trail *t, const char *name, int reach)
     for (int64_t l = 0; l < t->s.m.config.n_layers; l++) {
         for (int i = 0; i < 4; i++) {
             InputStats s;
-            if (reach && (reach == 3 || i % 2 == reach - 1))
-                TRY(calibration_reach(&t->c, l, TAPS[i]));
-            TRY(calibration_inputs(&s, &t->a, &t->c, l, TAPS[i], false));
+            bool       on = reach && (reach == 3 || i % 2 == reach - 1);
+            TRY((on ? calibration_reach : calibration_inputs)(&s, &t->a, &t->c, l, TAPS[i],
+                                                              false));
             if (!same_peaks(&s, &t->probe.values[TAPS[i]][l]))
                 check_fail(__FILE__, __LINE__, "%s, layer %d, tap %d, reach %d: other inputs",
                            name, (int)l, i, reach);
