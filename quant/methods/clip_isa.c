@@ -36,33 +36,75 @@ typedef struct {
     Trial         starts[STARTS];  // least potential first
 } Search;
 
-/* Sums over a group, in units of the scale: e = w / scale + zero - code is what
- * rounding and clipping leave, k = code - zero. e is small and is summed itself, so
- * nothing cancels. Each times the weight. */
+/* --- sums over a group --- */
+
+typedef float   Lane     __attribute__((vector_size(4 * LANES)));
+typedef int32_t LaneMask __attribute__((vector_size(4 * LANES)));
+typedef float   LaneAt   __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+
+/* In units of the scale: e = w / scale + zero - code is what rounding and clipping leave,
+ * k = code - zero. e is small and is summed itself, so nothing cancels. Each times the weight;
+ * the last three only where there is a zero to be fitted, else 0. */
 typedef struct {
     double ee, ek, kk, e, k, h;
 } Sums;
 
 typedef struct {
-    float ee[LANES], ek[LANES], kk[LANES], e[LANES], k[LANES], h[LANES];
+    Lane ee, ek, kk, e, k, h;
 } Lanes;
 
-ALWAYS void add_lane(Lanes *s, int j, float w, float h, RtnGrid g, float inverse)
+ALWAYS Lane all(float x)
 {
-    float x = w * inverse + g.zero;
-    float code = x > g.lo ? x : g.lo;
-    code = code < g.hi ? code : g.hi;
-    code = (code + 0x1.8p23f) - 0x1.8p23f;
-    float e = x - code, k = code - g.zero, he = h * e, hk = h * k;
-    s->ee[j] += he * e;
-    s->ek[j] += he * k;
-    s->kk[j] += hk * k;
-    s->e[j] += he;
-    s->k[j] += hk;
-    s->h[j] += h;
+    return x - (Lane){0};
 }
 
-ALWAYS Sums sums_of(const Search *q, RtnGrid g, bool weighted)
+/* The larger and the smaller; b where either is NaN. */
+ALWAYS Lane larger(Lane a, Lane b)
+{
+#if DQ_ISA_avx512 || DQ_ISA_avx2
+    return (Lane)_mm256_max_ps((__m256)a, (__m256)b);
+#else
+    LaneMask m = a > b;
+    return (Lane)((m & (LaneMask)a) | (~m & (LaneMask)b));
+#endif
+}
+
+ALWAYS Lane smaller(Lane a, Lane b)
+{
+#if DQ_ISA_avx512 || DQ_ISA_avx2
+    return (Lane)_mm256_min_ps((__m256)a, (__m256)b);
+#else
+    LaneMask m = a < b;
+    return (Lane)((m & (LaneMask)a) | (~m & (LaneMask)b));
+#endif
+}
+
+ALWAYS void add_lanes(Lanes *s, Lane w, Lane h, RtnGrid g, float inverse, bool asym)
+{
+    Lane x = w * inverse + g.zero;
+    Lane code = smaller(larger(x, all(g.lo)), all(g.hi));
+    code = (code + 0x1.8p23f) - 0x1.8p23f;
+    Lane e = x - code, k = code - g.zero, he = h * e, hk = h * k;
+    s->ee += he * e;
+    s->ek += he * k;
+    s->kk += hk * k;
+    if (asym) {
+        s->e += he;
+        s->k += hk;
+        s->h += h;
+    }
+}
+
+/* The first n numbers, then zeros. */
+ALWAYS Lane some(const float *x, int64_t n)
+{
+    Lane y = {0};
+    for (int j = 0; j < n; j++)
+        y[j] = x[j];
+    return y;
+}
+
+ALWAYS Sums sums_of(const Search *q, RtnGrid g, bool weighted, bool asym)
 {
     static const float ONES[LANES] = {1, 1, 1, 1, 1, 1, 1, 1};
     const float *w = q->w, *h = weighted ? q->weight : ONES;
@@ -70,10 +112,9 @@ ALWAYS Sums sums_of(const Search *q, RtnGrid g, bool weighted)
     Lanes        s = {0};
     int64_t      i = 0;
     for (; i + LANES <= q->n; i += LANES, h += weighted ? LANES : 0)
-        for (int j = 0; j < LANES; j++)
-            add_lane(&s, j, w[i + j], h[j], g, inverse);
-    for (int j = 0; i < q->n; i++, j++)
-        add_lane(&s, j, w[i], h[j], g, inverse);
+        add_lanes(&s, *(const LaneAt *)(w + i), *(const LaneAt *)h, g, inverse, asym);
+    if (i < q->n)
+        add_lanes(&s, some(w + i, q->n - i), some(h, q->n - i), g, inverse, asym);
     Sums sum = {0};
     for (int j = 0; j < LANES; j++) {
         sum.ee += (double)s.ee[j];
@@ -88,8 +129,12 @@ ALWAYS Sums sums_of(const Search *q, RtnGrid g, bool weighted)
 
 static Sums measure(const Search *q, RtnGrid g)
 {
-    return q->weight ? sums_of(q, g, true) : sums_of(q, g, false);
+    if (q->scheme->asym)
+        return q->weight ? sums_of(q, g, true, true) : sums_of(q, g, false, true);
+    return q->weight ? sums_of(q, g, true, false) : sums_of(q, g, false, false);
 }
+
+/* --- the search --- */
 
 /* The grid with the scale that storage makes of it. */
 static RtnGrid stored(const Search *q, double scale, double zero)
@@ -184,8 +229,8 @@ static void range_of(const Search *q, double *min, double *max, double *rms)
         double h = q->weight ? q->weight[i] : 1, w = q->w[i];
         if (!(h > 0))
             continue;
-        lo = fmin(lo, w);
-        hi = fmax(hi, w);
+        lo = w < lo ? w : lo;
+        hi = w > hi ? w : hi;
         sum2 += h * w * w;
         sum += h;
     }
