@@ -63,17 +63,18 @@ static Status make_buffers(Quadratic *q, Arena *scratch)
     return backend_tensor(q->be, &q->g, 2, (int64_t[]){q->k, q->k});
 }
 
-/* G as f32, through the buffer of d. */
+/* G as f32, through the buffer of d where it does not lie on the host. */
 static Status upload_gram(Quadratic *q, const double *gram)
 {
     double scale = ldexp(1, -q->g_exponent);
     for (int64_t first = 0; first < q->k; first += ROWS) {
         int64_t n = i64_min(ROWS, q->k - first);
         Tensor  rows = rows_of(&q->g, first, n);
+        float  *to = backend_on_host(q->be) ? rows.data : q->d;
 #pragma omp parallel for num_threads(q->be->n_threads)
         for (int64_t i = 0; i < n * q->k; i++)
-            q->d[i] = (float)(gram[first * q->k + i] * scale);
-        TRY(backend_upload(q->be, &rows, q->d));
+            to[i] = (float)(gram[first * q->k + i] * scale);
+        TRY(backend_lend(q->be, &rows, to));
     }
     return OK;
 }
@@ -87,11 +88,12 @@ static Status add_rows(Quadratic *q, int64_t first, int64_t n)
 #pragma omp parallel for num_threads(q->be->n_threads)
     for (int64_t i = 0; i < n * K; i++)
         q->d[i] = (float)(difference(q, first * K + i) * scale);
-    TRY(backend_upload(q->be, &d, q->d));
+    TRY(backend_lend(q->be, &d, q->d));
+    backend_lend_room(q->be, &dg, q->dg);
     TRY(op_product(q->be, &(MatrixProduct){.m = n, .n = K, .k = K, .alpha = 1, .a = d.data,
                                            .lda = K, .b = q->g.data, .ldb = K,
                                            .c = dg.data, .ldc = K}));
-    TRY(backend_download(q->be, q->dg, &dg));
+    TRY(backend_return(q->be, q->dg, &dg));
 #pragma omp parallel for num_threads(q->be->n_threads)
     for (int64_t i = 0; i < n; i++) {
         q->sum[i] = 0;

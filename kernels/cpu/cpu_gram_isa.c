@@ -29,6 +29,15 @@ static void add(double *c, int64_t ldc, int64_t m, int64_t n, const float *sum)
     }
 }
 
+/* Asks for what add will need: a large gram has left the cache since its last rows. */
+ALWAYS void fetch(const double *c, int64_t ldc, int64_t m, int64_t n)
+{
+    enum { LINE = 8 };
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < n; j += LINE)
+            __builtin_prefetch(c + i * ldc + j, 1);
+}
+
 /* --- f32 --- */
 
 ALWAYS void tile(float *sum, const float *a, const float *b, int64_t panel, int64_t lines)
@@ -57,6 +66,7 @@ static void tiles(double *c, int64_t ldc, int64_t m, int64_t n, const uint32_t *
 {
     const float *fa = (const float *)a, *fb = (const float *)b;
     float        sum[GRAM_ROWS * GRAM_COLS];
+    fetch(c, ldc, m, n);
     for (int j = 0; j < GRAM_COLS; j += WIDTH)
         for (int i = 0; i < GRAM_ROWS; i += TILE_R)
             tile(sum + i * GRAM_COLS + j, fa + i,
@@ -95,6 +105,7 @@ DOTS static void dots(double *c, int64_t ldc, int64_t m, int64_t n, const uint32
 {
     __m512 s[GRAM_ROWS][3] = {{{0}}};
     float  sum[GRAM_ROWS * GRAM_COLS];
+    fetch(c, ldc, m, n);
     for (int64_t t = 0; t < lines; t++, a += GRAM_PANEL, b += GRAM_PANEL) {
         __m512bh x[3];
         for (int v = 0; v < 3; v++)
