@@ -26,7 +26,7 @@ typedef struct {
     Model           *model;     // of layers_model
     const Sequences *text;
     const Progress  *progress;  // or NULL
-    int64_t          batch_tokens;  // 0: SCORE_BATCH_TOKENS
+    int64_t          batch_tokens;  // 0: half of SCORE_BATCH_TOKENS
     float           *hidden;    // [start[n], C] host: input of the layer to come
     int64_t          n_kept;    // numbers from hidden on that tell all about the layers so far:
                                 //   hidden, memory, keys, values

@@ -222,7 +222,7 @@ static Status code_layer(Run *r, int64_t layer)
         TRY(run_layer_transform(r, &w));
     for (int i = 0; i < RUN_SETS; i++)
         TRY(code_tap(r, &w, RUN_SET[i]));
-    if (r->calibrated)
+    if (r->calibrated && layer + 1 < r->layers.info.config.n_layers)
         TRY(run_layer_advance(r, &w));
     TRY(export_layer(r, &w));
     arena_rewind(&r->scratch, mark);

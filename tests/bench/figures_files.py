@@ -74,7 +74,7 @@ def accuracy(b, windows, context):
 
 def windows_text(b, windows):
     """Windows of 512 tokens and little more: what follows them would be scored."""
-    return b.text(1950 * windows)
+    return b.text(1835 * windows)
 
 
 def gptq_command(b, model, text, windows, context, out):
