@@ -24,7 +24,7 @@ enum {
     RECORD_ROWS = 16, // that share sums: one set for each would not stay in cache
     TILE_PARTS = TILE_ROWS / RECORD_ROWS,
     TILE_KEYS = 128,  // a multiple of PANEL_KEYS
-    PANEL_KEYS = 64,  // keys packed side by side, transposed: [d, PANEL_KEYS]
+    PANEL_KEYS = WORDS_PANEL,  // 64 keys packed side by side, transposed: [d, PANEL_KEYS]
     GROUP_ROWS = 6,   // rows that go through one call of a product
     PAD = 16          // widths are padded to the widest vector
 };

@@ -14,42 +14,6 @@
 #include "kernels/cpu/cpu_attention.h"
 #include "kernels/cpu/cpu_backend.h"
 
-typedef Word Quad __attribute__((vector_size(16)));
-typedef Word QuadAt __attribute__((vector_size(16), aligned(4), may_alias));
-
-/* 4 keys x 4 words -> 4 words x 4 keys. */
-static void transpose_4x4(Word *to, const Word *k, int64_t ld)
-{
-    Quad a = *(const QuadAt *)k, b = *(const QuadAt *)(k + ld);
-    Quad c = *(const QuadAt *)(k + 2 * ld), d = *(const QuadAt *)(k + 3 * ld);
-    Quad ab = __builtin_shuffle(a, b, (Quad){0, 4, 1, 5});
-    Quad cd = __builtin_shuffle(c, d, (Quad){0, 4, 1, 5});
-    Quad ab2 = __builtin_shuffle(a, b, (Quad){2, 6, 3, 7});
-    Quad cd2 = __builtin_shuffle(c, d, (Quad){2, 6, 3, 7});
-    *(QuadAt *)to = __builtin_shuffle(ab, cd, (Quad){0, 1, 4, 5});
-    *(QuadAt *)(to + PANEL_KEYS) = __builtin_shuffle(ab, cd, (Quad){2, 3, 6, 7});
-    *(QuadAt *)(to + 2 * PANEL_KEYS) = __builtin_shuffle(ab2, cd2, (Quad){0, 1, 4, 5});
-    *(QuadAt *)(to + 3 * PANEL_KEYS) = __builtin_shuffle(ab2, cd2, (Quad){2, 3, 6, 7});
-}
-
-/* panel [words,PANEL_KEYS] from n keys of so many words, ld apart. */
-static void pack_panel(Word *panel, const Word *k, int64_t ld, int64_t n, int64_t words)
-{
-    int64_t quads = n / 4 * 4, whole = words / 4 * 4;
-    if (n < PANEL_KEYS)
-        memset(panel, 0, (size_t)words * PANEL_KEYS * sizeof *panel);
-    for (int64_t j = 0; j < quads; j += 4) {
-        for (int64_t i = 0; i < whole; i += 4)
-            transpose_4x4(panel + i * PANEL_KEYS + j, k + j * ld + i, ld);
-        for (int64_t i = whole; i < words; i++)
-            for (int64_t l = j; l < j + 4; l++)
-                panel[i * PANEL_KEYS + l] = k[l * ld + i];
-    }
-    for (int64_t j = quads; j < n; j++)
-        for (int64_t i = 0; i < words; i++)
-            panel[i * PANEL_KEYS + j] = k[j * ld + i];
-}
-
 void attn_pack_row(const AttnCall *c, Word *to, const float *x)
 {
     if (c->per_word == 2) {
@@ -66,12 +30,12 @@ void attn_pack_keys(const AttnCall *c, Word *panel, Word *rows, const float *k, 
 {
     int64_t ld = c->a->n_groups * c->n_key_maps * c->d;
     if (c->a->dtype != DTYPE_BF16) {
-        pack_panel(panel, (const Word *)(const void *)k, ld, n, c->d);
+        words_panel(panel, (const Word *)(const void *)k, ld, n, c->d);
         return;
     }
     for (int64_t j = 0; j < n; j++)
         attn_pack_row(c, rows + j * c->d_words, k + j * ld);
-    pack_panel(panel, rows, c->d_words, n, c->d_words);
+    words_panel(panel, rows, c->d_words, n, c->d_words);
 }
 
 /* y [n] = pairs of numbers of two rows; high NULL: zeros. */

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "kernels/cpu/cpu_gemm.h"
-#include "kernels/half.h"
+#include "kernels/cpu/cpu_words.h"
 #include "kernels/size.h"
 
 enum {
@@ -20,32 +20,27 @@ enum {
     SHARES = 2        // a thread takes of one row's product: memory is read fastest in long
 };                    //   stretches, and who is late leaves one to the others
 
-/* Output n of a panel and input k stand here in the panel. */
-static inline int64_t at_f32(int64_t n, int64_t k)
-{
-    return k * PANEL + n;
-}
+_Static_assert((int)PANEL == (int)WORDS_PANEL, "panels of weights are panels of words");
 
-static inline int64_t at_bf16(int64_t n, int64_t k)
+/* PACK_K inputs of all outputs at a time: that part of the panel stays in cache. What rounding
+ * has made of them waits in `rounded`. */
+static void pack_panel(Word *panel, Dtype dtype, const float *w, int64_t rows, int64_t K)
 {
-    return k / 2 * (2 * PANEL) + 2 * n + k % 2;
-}
-
-/* PACK_K inputs of all outputs at a time: that part of the panel stays in cache
- * while its columns are written. */
-static void pack_panel(void *panel, Dtype dtype, const float *w, int64_t rows, int64_t K)
-{
-    enum { PACK_K = 64 };
-    uint16_t *half = panel;
-    float    *full = panel;
-    for (int64_t first = 0; first < K; first += PACK_K)
-        for (int64_t n = 0; n < rows; n++)
-            for (int64_t k = first; k < i64_min(first + PACK_K, K); k++) {
-                if (dtype == DTYPE_BF16)
-                    half[at_bf16(n, k)] = bf16_from_f32(w[n * K + k]);
-                else
-                    full[at_f32(n, k)] = w[n * K + k];
-            }
+    enum { PACK_K = 64, PACK_WORDS = PACK_K / 2 };
+    Word rounded[PANEL][PACK_WORDS] = {0};
+    for (int64_t first = 0; first < K; first += PACK_K) {
+        int64_t n = i64_min(PACK_K, K - first);
+        if (dtype != DTYPE_BF16) {
+            words_panel(panel + first * PANEL, (const Word *)(const void *)(w + first), K, rows,
+                        n);
+            continue;
+        }
+        for (int64_t row = 0; row < rows; row++) {
+            rounded[row][ceil_div(n, 2) - 1] = 0;
+            cpu_rows()->round_bf16((uint16_t *)(void *)rounded[row], w + row * K + first, n);
+        }
+        words_panel(panel + first / 2 * PANEL, rounded[0], PACK_WORDS, rows, ceil_div(n, 2));
+    }
 }
 
 Status cpu_pack_bias(Backend *be, Linear *out, const float *bias)
@@ -79,12 +74,13 @@ static Status open_panels(Backend *be, Linear *out, const float *bias)
 static void pack_rows(Backend *be, const Linear *out, const float *w, int64_t first, int64_t n)
 {
     const CpuWeights *p = out->packed;
-    size_t            panel_bytes = (size_t)p->k_pad * PANEL * dtype_size(out->dtype);
+    int64_t           in_word = out->dtype == DTYPE_BF16 ? 2 : 1;
+    int64_t           whole = p->k_pad / in_word, used = ceil_div(out->k, in_word);
 #pragma omp parallel for num_threads(cpu_threads(be, n * out->k))
     for (int64_t row = 0; row < n; row += PANEL) {
-        char *panel = (char *)p->data + (size_t)((first + row) / PANEL) * panel_bytes;
-        memset(panel, 0, panel_bytes);
+        Word *panel = (Word *)p->data + (first + row) / PANEL * whole * PANEL;
         pack_panel(panel, out->dtype, w + row * out->k, i64_min(PANEL, n - row), out->k);
+        memset(panel + used * PANEL, 0, (size_t)((whole - used) * PANEL) * sizeof *panel);
     }
 }
 
