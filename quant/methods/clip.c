@@ -3,7 +3,7 @@
  * Least over the grids tried: sum of weight_i (w_i - w'_i)^2. Trials are the scales
  * around that of the whole range, where single codes change, and ranges that shrink
  * until clipping costs more than it saves; the codes of the best trials are kept and
- * scale (and zero) fitted to them by least squares, again and again while it helps.
+ * the scale fitted to them by least squares, again and again while it helps.
  * Trials are ranked in f32. What wins is compared with the grid of rtn.h in double,
  * with the codes that will be written: the result is never worse than that.
  * The search of one group is clip_isa.c. */

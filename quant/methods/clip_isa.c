@@ -43,14 +43,14 @@ typedef int32_t LaneMask __attribute__((vector_size(4 * LANES)));
 typedef float   LaneAt   __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 
 /* In units of the scale: e = w / scale + zero - code is what rounding and clipping leave,
- * k = code - zero. e is small and is summed itself, so nothing cancels. Each times the weight;
- * the last three only where there is a zero to be fitted, else 0. */
+ * k = code - zero. e is small and is summed itself, so nothing cancels. Each times the
+ * weight. */
 typedef struct {
-    double ee, ek, kk, e, k, h;
+    double ee, ek, kk;
 } Sums;
 
 typedef struct {
-    Lane ee, ek, kk, e, k, h;
+    Lane ee, ek, kk;
 } Lanes;
 
 ALWAYS Lane all(float x)
@@ -79,20 +79,15 @@ ALWAYS Lane smaller(Lane a, Lane b)
 #endif
 }
 
-ALWAYS void add_lanes(Lanes *s, Lane w, Lane h, RtnGrid g, float inverse, bool asym)
+ALWAYS void add_lanes(Lanes *s, Lane w, Lane h, RtnGrid g, float inverse)
 {
     Lane x = w * inverse + g.zero;
     Lane code = smaller(larger(x, all(g.lo)), all(g.hi));
     code = (code + 0x1.8p23f) - 0x1.8p23f;
-    Lane e = x - code, k = code - g.zero, he = h * e, hk = h * k;
+    Lane e = x - code, k = code - g.zero, he = h * e;
     s->ee += he * e;
     s->ek += he * k;
-    s->kk += hk * k;
-    if (asym) {
-        s->e += he;
-        s->k += hk;
-        s->h += h;
-    }
+    s->kk += h * k * k;
 }
 
 /* The first n numbers, then zeros. */
@@ -104,7 +99,7 @@ ALWAYS Lane some(const float *x, int64_t n)
     return y;
 }
 
-ALWAYS Sums sums_of(const Search *q, RtnGrid g, bool weighted, bool asym)
+ALWAYS Sums sums_of(const Search *q, RtnGrid g, bool weighted)
 {
     static const float ONES[LANES] = {1, 1, 1, 1, 1, 1, 1, 1};
     const float *w = q->w, *h = weighted ? q->weight : ONES;
@@ -112,26 +107,21 @@ ALWAYS Sums sums_of(const Search *q, RtnGrid g, bool weighted, bool asym)
     Lanes        s = {0};
     int64_t      i = 0;
     for (; i + LANES <= q->n; i += LANES, h += weighted ? LANES : 0)
-        add_lanes(&s, *(const LaneAt *)(w + i), *(const LaneAt *)h, g, inverse, asym);
+        add_lanes(&s, *(const LaneAt *)(w + i), *(const LaneAt *)h, g, inverse);
     if (i < q->n)
-        add_lanes(&s, some(w + i, q->n - i), some(h, q->n - i), g, inverse, asym);
+        add_lanes(&s, some(w + i, q->n - i), some(h, q->n - i), g, inverse);
     Sums sum = {0};
     for (int j = 0; j < LANES; j++) {
         sum.ee += (double)s.ee[j];
         sum.ek += (double)s.ek[j];
         sum.kk += (double)s.kk[j];
-        sum.e += (double)s.e[j];
-        sum.k += (double)s.k[j];
-        sum.h += (double)s.h[j];
     }
     return sum;
 }
 
 static Sums measure(const Search *q, RtnGrid g)
 {
-    if (q->scheme->asym)
-        return q->weight ? sums_of(q, g, true, true) : sums_of(q, g, false, true);
-    return q->weight ? sums_of(q, g, true, false) : sums_of(q, g, false, false);
+    return q->weight ? sums_of(q, g, true) : sums_of(q, g, false);
 }
 
 /* --- the search --- */
@@ -189,19 +179,12 @@ static double try_start(Search *q, double scale, double zero)
     return error;
 }
 
-/* Least squares for the codes that g gives: symmetric over the scale, else over scale
- * and offset, of which the zero is what fits. */
+/* The scale of least squares for the codes that g gives. The zero stays: fitted as well, it
+ * would have to be rounded, and what that costs is more than it gains. */
 static RtnGrid refitted(const Search *q, RtnGrid g, const Sums *s)
 {
-    double det = s->kk * s->h - s->k * s->k, grow = s->kk > 0 ? s->ek / s->kk : 0, shift = 0;
-    /* All codes equal: the scale alone. det is 0 then, but for rounding. */
-    if (q->scheme->asym && det > 1e-6 * s->kk * s->h) {
-        grow = (s->ek * s->h - s->e * s->k) / det;
-        shift = (s->e * s->kk - s->ek * s->k) / det;
-    }
-    if (!(grow > -0.5))
-        return g;
-    return stored(q, g.scale * (1 + grow), g.zero - shift / (1 + grow));
+    double grow = s->kk > 0 ? s->ek / s->kk : 0;
+    return grow > -0.5 ? stored(q, (double)g.scale * (1 + grow), g.zero) : g;
 }
 
 static void refine(Search *q)

@@ -126,7 +126,7 @@ TEST(near_the_least_of_all_scales)
                 least += least_error(h, 61, &s) / unit;
                 whole += 1;
             }
-            T_OK(got <= 1.01 * least);
+            T_OK(got <= 1.0005 * least);
             T_OK(got <= 0.95 * whole);
         }
     }
