@@ -83,7 +83,20 @@ static Status set_scheme(QuantizeOptions *o, const Settings *s)
     return OK;
 }
 
-/* What would not be looked at is a slip of the pen. */
+/* An option that would not be looked at is a slip of the pen: first those that want a text,
+ * then those that do not go together. */
+static Status check_read(const Settings *s)
+{
+    bool        calibrated = s->texts.n > 0, cut = calibrated || s->check;
+    const char *idle = !calibrated && s->windows ? "windows" :
+                       !calibrated && s->damp > 0 ? "damp" :
+                       !cut && s->max_tokens ? "max-tokens" :
+                       !cut && s->context ? "context" : !cut && s->bos ? "bos" : NULL;
+    if (idle)
+        FAIL(ERR_USAGE, "--%s says nothing without --text", idle);
+    return OK;
+}
+
 static Status check_together(const QuantizeOptions *o, const Settings *s)
 {
     bool        gguf = strcmp(o->format, "gguf") == 0;
@@ -148,6 +161,7 @@ static Status set_options(Job *j, Session *se)
         .resume = s->resume, .overwrite = s->force,
         .requantize = s->requantize, .progress = &se->progress,
     };
+    TRY(check_read(s));
     TRY(check_together(o, s));
     TRY(set_rules(o, se));
     return set_scheme(o, s);

@@ -153,6 +153,13 @@ TEST(quantize_refuses_what_does_not_go_together)
     T_OK(fails(run(with_model("quantize %s -o q.gguf --asym", TINY)), 2, "--asym", "gguf"));
     T_OK(fails(run(with_model("quantize %s -o q.gguf --bits 8 --gguf-type Q4_0", TINY)), 2,
                "--bits", "--gguf-type"));
+    static const char *const IDLE[] = {"--windows 3", "--damp 0.1", "--max-tokens 100",
+                                       "--context 16", "--bos none"};
+    for (int i = 0; i < 5; i++) {
+        char text[64];
+        snprintf(text, sizeof text, "quantize %%s -o q %s", IDLE[i]);
+        T_OK(fails(run(with_model(text, TINY)), 2, "says nothing without --text", "--"));
+    }
     T_OK(fails(run(with_model("quantize %s -o q --scheme '*=w8:f32'", TINY)), 2, "*=w8:f32",
                "--floats"));
     T_OK(fails(run("quantize gone -o q"), 1, "gone", "No such file"));
