@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/clock.h"
 #include "kernels/size.h"
 #include "quant/convert.h"
 #include "quant/run/run.h"
@@ -228,6 +229,7 @@ static Status write_folder(Run *r, size_t *bytes)
     }
     TRY(open_export(r));
     TRY(take_up(r));
+    r->noted = clock_seconds();
     for (int64_t l = export_layers_done(r->export); l < L; l++)
         TRY(run_layer(r, l));
     TRY(run_rest(r));

@@ -310,13 +310,13 @@ static Status replace(const OutFolder *f)
 Status outfolder_commit(OutFolder *f)
 {
     CHECK(f->open);
-    unlinkat(f->lock, MARK, 0);
     if (fsync(f->lock) != 0 && errno != EINVAL && errno != EROFS)
         FAIL(ERR_IO, "%s: writing failed: %s", f->partial, strerror(errno));
     if (f->replace)
         TRY(replace(f));
     else if (rename(f->partial, f->target) != 0)
         FAIL(ERR_IO, "%s: renaming onto it failed: %s", f->target, strerror(errno));
+    unlinkat(f->lock, MARK, 0);   // only now: a run killed before knows OUT.partial for its own
     close(f->lock);
     f->open = false;
     return sync_above(f->target);

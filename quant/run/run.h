@@ -41,7 +41,7 @@ typedef struct {
     GptqFactor     factor;      // of the inputs at hand; u NULL: there is none
     MatrixFigures *figures;     // [n_layers, N_WEIGHTS]
     MatrixFigures  head;        // where it is coded
-    double         noted, note_took;  // when a layer was noted last (0: never), how long it took
+    double         noted, note_took;  // when a layer was noted last, or work began; seconds of that
     TextBuf        notes;
     int64_t        done, total; // layers, passes of all kinds, for progress
 } Run;

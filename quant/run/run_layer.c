@@ -236,8 +236,6 @@ static Status note_layer(Run *r, int64_t layer)
 {
     size_t bytes = (size_t)(r->layers.info.config.n_layers * N_WEIGHTS) * sizeof *r->figures;
     double now = clock_seconds(), apart = r->o->note_seconds;
-    if (apart > 0 && r->noted == 0)
-        r->noted = now;
     if (apart > 0 && now - r->noted < fmax(apart, 39 * r->note_took))
         return OK;
     TRY(export_layer_done(r->export, layer, r->figures, bytes, r->calibration.hidden,

@@ -144,6 +144,25 @@ TEST(what_a_run_left_is_taken_up)
     arena_close(&a);
 }
 
+/* The mark of a run stays until its folder has the name: here another has taken that. */
+TEST(a_run_that_ends_at_the_last_step_is_taken_up)
+{
+    Arena     a = {0};
+    OutFolder f;
+    make_folders();
+    T_STATUS_OK(outfolder_check(&f, &a, ref_path("late"), ref_path("src"), false));
+    T_STATUS_OK(outfolder_open(&f, &a));
+    ref_write_text(ref_path("late.partial/model.safetensors"), "whole");
+    T_OK(mkdir(ref_path("late"), 0777) == 0);
+    ref_write_text(ref_path("late/other"), "other");
+    T_FAILS(outfolder_commit(&f), ERR_IO, "renaming");
+    close(f.lock);
+    T_STATUS_OK(outfolder_open(&f, &a));
+    T_OK(there(ref_path("late.partial/model.safetensors")));
+    outfolder_close(&f, false);
+    arena_close(&a);
+}
+
 TEST(the_source_is_safe)
 {
     Arena a = {0};

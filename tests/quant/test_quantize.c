@@ -311,6 +311,36 @@ TEST(a_broken_run_goes_on_to_the_same_bytes)
     ref_run_close(&whole);
 }
 
+/* The first allocation of a row of them whose failure leaves finished layers; 0: none. */
+static int64_t first_that_leaves_layers(double note_seconds)
+{
+    for (int64_t k = 64; k < 1 << 20; k += k / 8) {
+        RefRun f;
+        char   partial[600], command[700];
+        if (with_everything(&f, "noted") != OK)
+            return 0;
+        snprintf(partial, sizeof partial, "%s.partial", f.out);
+        snprintf(command, sizeof command, "rm -r '%s'", partial);
+        f.o.note_seconds = note_seconds;
+        arena_fail_at(k);
+        Status s = quantize_run(&f.r, &f.arena, &f.o);
+        arena_fail_at(0);
+        ref_run_close(&f);
+        if (s != ERR_MEMORY)
+            return 0;
+        if (access(partial, F_OK) == 0)
+            return system(command) == 0 ? k : 0;
+    }
+    return 0;
+}
+
+/* A layer that took longer than the seconds between notes is noted, the first as well. */
+TEST(seconds_between_notes_count_from_the_first_layer)
+{
+    int64_t each = first_that_leaves_layers(0);
+    T_OK(each > 0 && first_that_leaves_layers(1e-9) == each);
+}
+
 TEST(other_settings_are_not_resumed)
 {
     RefRun f;
