@@ -293,16 +293,19 @@ static Status exchange(const OutFolder *f)
     return OK;
 }
 
-/* The old OUT is locked before it gets the name OUT.partial, under which another run
- * would take it for its own. */
+/* The old OUT is locked and marked before it gets the name OUT.partial: another run must not
+ * take it for its own, nor, if this one is killed then, for a stranger's. */
 static Status replace(const OutFolder *f)
 {
     int old;
     TRY(lock_folder(&old, f->target));
+    bool   marked = put_mark(old, f->target) == OK;
     Status s = exchange(f);
     /* OUT is whole: what cannot be removed of the old one is no failure. */
-    if (s == OK && put_mark(old, f->partial) == OK)
+    if (s == OK && marked)
         remove_partial(f);
+    else if (s != OK)
+        unlinkat(old, MARK, 0);
     close(old);
     return s;
 }
